@@ -1,0 +1,1 @@
+"""What a user needs to test workflows."""

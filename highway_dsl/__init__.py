@@ -1,0 +1,1 @@
+"""highway_dsl."""
