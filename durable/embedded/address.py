@@ -1,0 +1,22 @@
+"""The addresses of a server, as URIs that libpq and SQLAlchemy both read.
+
+They leave nothing to the reader's PG* variables: user, database, host and port are always named.
+"""
+
+from __future__ import annotations
+
+from urllib.parse import quote
+
+from durable.embedded.ownership import Server
+
+SUPERUSER = "durable"
+DATABASE = "durable"
+
+
+def over_socket(server: Server, database: str = DATABASE) -> str:
+    host = quote(server.socket_dir, safe="")
+    return f"postgresql://{SUPERUSER}@/{database}?host={host}&port={server.port}"
+
+
+def over_tcp(server: Server, password: str) -> str:
+    return f"postgresql://{SUPERUSER}:{quote(password, safe='')}@127.0.0.1:{server.port}/{DATABASE}"
