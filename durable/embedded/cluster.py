@@ -33,7 +33,6 @@ def major_version(cluster: Path) -> int | None:
 
 def create(cluster: Path, installation: Installation, account: Account) -> None:
     """Make a new cluster beside its place and rename it there."""
-    remove_unfinished(cluster)
     fresh = Path(tempfile.mkdtemp(prefix=f"{cluster.name}.new-", dir=cluster.parent))
     try:
         if not account.is_caller():
@@ -46,7 +45,10 @@ def create(cluster: Path, installation: Installation, account: Account) -> None:
 
 
 def remove_unfinished(cluster: Path) -> None:
-    """Remove what was left by a process that was killed while it made a cluster."""
+    """Remove what was left by a process that was killed while it made a cluster.
+
+    To be called at every start: an initdb that outlived its owner for a moment may add to it while we remove.
+    """
     for leftover in cluster.parent.glob(f"{cluster.name}.new-*"):
         shutil.rmtree(leftover, ignore_errors=True)
 

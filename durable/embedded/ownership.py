@@ -173,8 +173,8 @@ def launch_supervisor(order: dict[str, Any]) -> Server:
     reap_supervisors()
     # A session of its own: Ctrl-C in the owner's terminal must not reach the server.
     supervisor = subprocess.Popen(
-        [sys.executable, "-I", "-S", __file__, json.dumps(order)],
-        stdin=subprocess.DEVNULL,
+        [sys.executable, "-I", "-S", __file__, order["home"]],
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -182,19 +182,22 @@ def launch_supervisor(order: dict[str, Any]) -> Server:
         start_new_session=True,
     )
     _launched.append(supervisor)
-    return _await_record(supervisor, Path(order["home"]))
-
-
-def _await_record(supervisor: subprocess.Popen[str], home: Path) -> Server:
-    assert supervisor.stdout is not None
-    assert supervisor.stderr is not None
-    # Both end as soon as the supervisor has said its word, or has failed.
-    with supervisor.stdout, supervisor.stderr:
-        said, complaint = supervisor.stdout.read(), supervisor.stderr.read()
-    server = Server.read(home) if said == STARTED else None
+    said, complaint = _brief(supervisor, order)
+    server = Server.read(Path(order["home"])) if said == STARTED else None
     if server is None:
         raise OSError(f"its supervisor did not start: {complaint.strip()}")
     return server
+
+
+def _brief(supervisor: subprocess.Popen[str], order: dict[str, Any]) -> tuple[str, str]:
+    """Hand over the order; what the supervisor says ends as soon as it has started the server, or failed."""
+    assert supervisor.stdin is not None
+    assert supervisor.stdout is not None
+    assert supervisor.stderr is not None
+    with supervisor.stdout, supervisor.stderr:
+        with suppress(BrokenPipeError), supervisor.stdin:
+            supervisor.stdin.write(json.dumps(order))
+        return supervisor.stdout.read(), supervisor.stderr.read()
 
 
 def reap_supervisors() -> None:
@@ -203,8 +206,8 @@ def reap_supervisors() -> None:
 
 
 def main() -> None:
-    """Start the server of the order given as JSON, and supervise it to its end."""
-    order = json.loads(sys.argv[1])
+    """Start the server of the order on standard input, and supervise it to its end."""
+    order = json.load(sys.stdin)
     home = Path(order["home"])
     signals = _signal_pipe()
     _prctl(PR_SET_CHILD_SUBREAPER, 1)

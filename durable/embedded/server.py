@@ -203,6 +203,7 @@ class EmbeddedPostgres:
         """Start a server; gives its record and where in the log its own words begin."""
         place, account = self._home.settle()
         installation = binaries.reachable(binaries.choose(cluster.major_version(place)), account)
+        cluster.remove_unfinished(place)
         if not place.exists():
             cluster.create(place, installation, account)
         cluster.refuse_other_server(place)
