@@ -1,0 +1,43 @@
+-- Time, ids and shards: what every transition uses.
+
+-- now: the runtime's time. STABLE and without a SET clause, so that `wake_at <= durable.now()` is an
+-- index condition. Never used for leases.
+create or replace function durable.now() returns timestamptz
+language sql stable as $$
+  select statement_timestamp() + coalesce((select c.shift from durable.clock c), interval '0')
+$$;
+
+-- skip_time: move the test clock forward (or back), for everyone in this database, and tell the workers.
+create or replace function durable.skip_time(_by interval) returns timestamptz
+language sql volatile as $$
+  insert into durable.clock (shift) values (_by)
+  on conflict (only_row) do update set shift = durable.clock.shift + excluded.shift;
+  select pg_notify('durable_work', 'clock');
+  select statement_timestamp() + (select c.shift from durable.clock c);
+$$;
+
+-- uuid7: a time-ordered id, from the server's own clock.
+create or replace function durable.uuid7() returns uuid
+language sql volatile as $$
+  select encode(
+    set_bit(set_bit(
+      overlay(uuid_send(gen_random_uuid())
+              placing substring(int8send((extract(epoch from clock_timestamp()) * 1000)::bigint) from 3)
+              from 1 for 6),
+      52, 1), 53, 1), 'hex')::uuid
+$$;
+
+-- shard: what must meet (a name's waits and emits, a parent and its children, a cap's slots and queue)
+-- falls into the same shard, and the passes of one shard are serial.
+create or replace function durable.shard(_of text) returns smallint
+language sql immutable as $$
+  select (hashtext(_of) & 15)::smallint
+$$;
+
+-- refuse: raise one of our own SQLSTATEs with what to do next.
+create or replace function durable.refuse(_code text, _message text, _hint text default null) returns void
+language plpgsql as $$
+begin
+  raise exception using errcode = _code, message = _message, hint = coalesce(_hint, '');
+end
+$$;

@@ -1,0 +1,56 @@
+-- Claims: ready -> held.
+
+-- waits_of: the wait rows of a task: [key, outcome, timeout].
+create or replace function durable.waits_of(_run uuid, _task uuid) returns json
+language sql stable as $$
+  select json_agg(json_build_array(w.key, w.outcome, extract(epoch from w.timeout_at)))
+  from durable.wait w where w.run_id = _run and w.task_id = _task
+$$;
+
+-- claim_row: what a worker needs to begin or continue a task that it holds, by position:
+-- [task, run, parent, line, epoch, wakes, prio, created, stop, input, waits, started, cap key, line claimed from, ready at]
+create or replace function durable.claim_row(_task uuid, _epoch int) returns json
+language sql stable as $$
+  select json_build_array(t.task_id, t.run_id, t.parent_id, t.line, _epoch, t.wakes, t.prio,
+                          extract(epoch from t.created_at), t.stop, t.input,
+                          durable.waits_of(t.run_id, t.task_id),
+                          extract(epoch from t.started_at), t.cap_key, t.line, extract(epoch from t.ready_at))
+  from durable.task t where t.task_id = _task
+$$;
+
+-- claim: up to _n tasks for a worker, best priority first and oldest first, from the given lines. _from has
+-- one {line, prio, at} per line: where the last claim began, a hint that skips dead index entries.
+-- The fence is the caller's. Locks: ready rows (skip locked).
+create or replace function durable.claim(_worker uuid, _n int, _from json, _alone boolean, _now timestamptz) returns json
+language sql volatile as $$
+  with l as materialized (
+    select x.line, coalesce(x.prio, 0)::smallint as prio, coalesce(to_timestamp(x.at), '-infinity') as at
+    from json_to_recordset(_from) as x (line int, prio int, at double precision)
+  ), want as materialized (
+    select m.line, m.prio, m.at, count(*) as n from (
+      select l.line, l.prio, l.at from l cross join lateral (
+        select q.prio, q.ready_at, q.task_id from durable.ready q
+        where q.line = l.line and (q.prio, q.ready_at) >= (l.prio, l.at)
+        order by q.line, q.prio, q.ready_at, q.task_id limit _n) r
+      order by r.prio, r.ready_at, r.task_id limit _n) m
+    group by 1, 2, 3
+  ), k as materialized (
+    select x.at_row from want v cross join lateral (
+      select q.ctid as at_row from durable.ready q
+      where q.line = v.line and (q.prio, q.ready_at) >= (v.prio, v.at)
+      order by q.line, q.prio, q.ready_at, q.task_id limit v.n for update skip locked) x
+  ), d as (
+    delete from durable.ready where ctid = any (array(select k.at_row from k))
+    returning task_id, epoch, prio, ready_at, line
+  ), h as (
+    insert into durable.held (task_id, worker_id, epoch, claimed_at, alone)
+    select d.task_id, _worker, d.epoch + 1, _now, _alone from d
+  )
+  select json_agg(json_build_array(
+    t.task_id, t.run_id, t.parent_id, t.line, d.epoch + 1, t.wakes, d.prio,
+    extract(epoch from t.created_at), t.stop, t.input,
+    case when d.epoch > 0 then durable.waits_of(t.run_id, t.task_id) end,
+    extract(epoch from t.started_at), t.cap_key, d.line, extract(epoch from d.ready_at))
+    order by d.prio, d.ready_at, d.task_id)
+  from d join durable.task t on t.task_id = d.task_id
+$$;

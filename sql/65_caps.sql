@@ -1,0 +1,151 @@
+-- Caps: how many runs of a workflow, or of one key of it, may be active or running. Exact: a slot is a row
+-- with a unique number. Cap keys: a:/A: active (workflow/key), r:/R: running.
+
+-- caps_of: the cap keys that a task of this line and key falls under.
+create or replace function durable.caps_of(_line int, _key text) returns text[]
+language sql stable as $$
+  select array_remove(array[
+    case when w.max_active_runs is not null then 'a:' || w.name end,
+    case when w.max_active_per_key is not null and _key is not null then 'A:' || w.name || chr(31) || _key end,
+    case when w.max_running is not null then 'r:' || w.name end,
+    case when w.max_running_per_key is not null and _key is not null then 'R:' || w.name || chr(31) || _key end], null)
+  from durable.line l join durable.workflow w on w.name = l.workflow where l.line = _line
+$$;
+
+create or replace function durable.cap_limit(_cap text) returns int
+language sql stable as $$
+  select case left(_cap, 1) when 'a' then w.max_active_runs when 'A' then w.max_active_per_key
+                            when 'r' then w.max_running else w.max_running_per_key end
+  from durable.workflow w where w.name = split_part(substr(_cap, 3), chr(31), 1)
+$$;
+
+-- want_slots: new tasks of a capped workflow stand in line. A task below one that holds an active slot of
+-- the same cap uses that one: otherwise a cap of 1 would wait for itself.
+create or replace function durable.want_slots(_tasks uuid[], _now timestamptz) returns void
+language plpgsql as $$
+begin
+  update durable.task t
+  set caps = nullif(array(select c from unnest(durable.caps_of(t.line, t.cap_key)) c
+                          where c <> all (coalesce(p.scope, '{}')) order by c), '{}'),
+      cap_scope = nullif(coalesce(p.scope, '{}') || array(select c from unnest(durable.caps_of(t.line, t.cap_key)) c
+                         where left(c, 1) in ('a', 'A') and c <> all (coalesce(p.scope, '{}'))), '{}')
+  from (select n.task_id, q.cap_scope as scope from durable.task n
+        left join durable.task q on q.task_id = n.parent_id where n.task_id = any (_tasks)) p
+  where t.task_id = p.task_id;
+  perform durable.line_up(array(select t.task_id from durable.task t where t.task_id = any (_tasks) and t.state = 'queued'), _now);
+end
+$$;
+
+-- line_up: queued tasks into the queue of every cap they still need; a task that needs none is ready.
+create or replace function durable.line_up(_tasks uuid[], _now timestamptz) returns int[]
+language plpgsql as $$
+declare
+  _shards int[];
+begin
+  with q as (
+    insert into durable.cap_queue (cap_key, prio, queued_at, task_id)
+    select c, t.prio, _now, t.task_id
+    from durable.task t cross join unnest(t.caps) c
+    where t.task_id = any (_tasks)
+      and not exists (select from durable.hold h where h.task_id = t.task_id and h.cap_key = c)
+    returning cap_key
+  ), g as (
+    insert into durable.signal (shard, id, kind, name)
+    select durable.shard(k.cap_key), durable.uuid7(), 'slot', k.cap_key from (select distinct q.cap_key from q) k
+    returning shard
+  )
+  select array_agg(g.shard) into _shards from g;
+  perform durable.make_ready(array(
+    select t.task_id from durable.task t where t.task_id = any (_tasks)
+      and not exists (select from durable.cap_queue q where q.task_id = t.task_id)), _now);
+  return _shards;
+end
+$$;
+
+-- make_ready: queued or delayed -> ready.
+create or replace function durable.make_ready(_tasks uuid[], _now timestamptz) returns int[]
+language sql as $$
+  with u as (
+    update durable.task t set state = 'active', ready_at = _now, wake_at = null
+    where t.task_id = any (_tasks)
+    returning t.task_id, case when t.lost >= 2 then -t.line else t.line end as line, t.prio, t.epoch
+  ), r as (
+    insert into durable.ready (line, prio, ready_at, task_id, epoch) select u.line, u.prio, _now, u.task_id, u.epoch from u
+  )
+  select array_agg(distinct u.line) from u
+$$;
+
+-- free_slots: release the slots of tasks (only the running ones, at a park) and ask for the next in line.
+create or replace function durable.free_slots(_tasks uuid[], _running_only boolean) returns int[]
+language sql as $$
+  with d as (
+    delete from durable.hold h
+    where h.task_id = any (_tasks) and (not _running_only or left(h.cap_key, 1) in ('r', 'R')) returning h.cap_key
+  ), g as (
+    insert into durable.signal (shard, id, kind, name)
+    select durable.shard(k.cap_key), durable.uuid7(), 'slot', k.cap_key from (select distinct d.cap_key from d) k
+    returning shard
+  )
+  select array_agg(g.shard) from g
+$$;
+
+-- admit: give free slots of a cap to the tasks in its line, best priority first and oldest first. A task
+-- takes all the slots it still needs, or none. Runs inside the pass of the cap's shard.
+create or replace function durable.admit(_cap text, _now timestamptz) returns int[]
+language plpgsql as $$
+declare
+  _free  int := coalesce(durable.cap_limit(_cap), 1000000) - (select count(*) from durable.hold h where h.cap_key = _cap);
+  _task  uuid;
+  _ready uuid[] := '{}';
+begin
+  if _free <= 0 then
+    return null;
+  end if;
+  for _task in
+    select q.task_id from durable.cap_queue q where q.cap_key = _cap order by q.prio, q.queued_at, q.task_id limit _free + 100
+  loop
+    exit when cardinality(_ready) >= _free;
+    if durable.take_slots(_task) then
+      _ready := _ready || _task;
+    end if;
+  end loop;
+  delete from durable.cap_queue q where q.task_id = any (_ready);
+  return durable.make_ready(_ready, _now);
+end
+$$;
+
+-- take_slots: all slots that a queued task stands in line for, or none.
+create or replace function durable.take_slots(_task uuid) returns boolean
+language plpgsql as $$
+declare
+  _cap   text;
+  _limit int;
+  _got   int;
+begin
+  perform from durable.task t where t.task_id = _task and t.state = 'queued' for update skip locked;
+  if not found then
+    return false;
+  end if;
+  for _cap in select q.cap_key from durable.cap_queue q where q.task_id = _task order by q.cap_key loop
+    _limit := durable.cap_limit(_cap);
+    continue when _limit is null;
+    loop
+      insert into durable.hold (cap_key, slot, task_id)
+      select _cap, s, _task from generate_series(1, _limit) s
+      where (select count(*) from durable.hold h where h.cap_key = _cap) < _limit
+        and not exists (select from durable.hold h where h.cap_key = _cap and h.slot = s)
+      order by s limit 1
+      on conflict do nothing;
+      get diagnostics _got = row_count;
+      -- Another pass took this very number: look again, there may be more.
+      exit when _got = 1 or (select count(*) from durable.hold h where h.cap_key = _cap) >= _limit;
+    end loop;
+    if _got = 0 then
+      delete from durable.hold h using durable.cap_queue q
+      where h.task_id = _task and q.task_id = _task and h.cap_key = q.cap_key;
+      return false;
+    end if;
+  end loop;
+  return true;
+end
+$$;

@@ -1,0 +1,273 @@
+-- The pass: signals and timers, applied by whoever comes first. Passes of one shard are serial.
+
+-- pass: apply the signals of some shards, fire due timers, then claim for this worker what became ready.
+-- Answers [now, claimed, told, lines made ready, more to do, shards signalled, next timer].
+create or replace function durable.pass(
+  _worker   uuid,
+  _channel  int,
+  _flush_no bigint,
+  _shards   int[],
+  _timers   boolean,
+  _claim_n  int,
+  _claim    json,
+  _alone    boolean,
+  _limit    int default 500
+) returns json
+language plpgsql
+set lock_timeout = '250ms' set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off
+as $$
+declare
+  _now     timestamptz := durable.now();
+  _shard   int;
+  _lines   int[];
+  _some    int[];
+  _more    boolean := false;
+  _again   boolean;
+  _claimed json;
+  _told    json;
+begin
+  if not durable.pass_fence(_worker, _channel, _flush_no) then
+    return null;
+  end if;
+  if _timers then
+    select f.lines, f.more into _some, _again from durable.fire_timers(_now, _limit) f;
+    _lines := _lines || _some;
+    _more := _more or _again;
+  end if;
+  foreach _shard in array _shards loop
+    select a.lines, a.more into _some, _again from durable.apply_signals(_shard, _now, _limit) a;
+    _lines := _lines || _some;
+    _more := _more or _again;
+  end loop;
+  if _claim_n > 0 then
+    _claimed := durable.claim(_worker, _claim_n, _claim, _alone, _now);
+  end if;
+  if exists (select from durable.held h where h.worker_id = _worker and (h.stop or h.news)) then
+    _told := durable.tell(_worker);
+  end if;
+  return json_build_array(extract(epoch from _now), _claimed, _told, to_json(_lines), _more,
+    (select json_agg(distinct s.shard) from generate_series(0, 15) g (n)
+     cross join lateral (select q.shard from durable.signal q where q.shard = g.n limit 1) s),
+    (select extract(epoch from m.wake_at - _now) from durable.timer m order by m.wake_at limit 1));
+end
+$$;
+
+-- fire_timers: due timers wake their tasks; a delayed one becomes ready; a deadline asks for a stop.
+-- Locks: timer, then task (both skip locked).
+create or replace function durable.fire_timers(_now timestamptz, _limit int, out lines int[], out more boolean)
+language plpgsql as $$
+declare
+  _wakes   uuid[];
+  _delayed uuid[];
+  _some    int[];
+begin
+  with due as materialized (
+    select m.wake_at, m.task_id, m.deadline from durable.timer m
+    where m.wake_at <= _now order by m.wake_at, m.task_id limit _limit for update skip locked
+  ), k as materialized (
+    select d.wake_at, d.task_id, d.deadline, t.run_id, t.state from due d
+    cross join lateral (select t.run_id, t.state from durable.task t where t.task_id = d.task_id for update skip locked) t
+  ), x as (
+    delete from durable.timer m using k where m.wake_at = k.wake_at and m.task_id = k.task_id and m.deadline = k.deadline
+  ), s as (
+    insert into durable.signal (shard, id, kind, run_id, task_id, name)
+    select durable.shard(k.run_id::text), durable.uuid7(), 'cancel', k.run_id, k.task_id, 'deadline' from k where k.deadline
+  )
+  select (select count(*) from due) >= _limit,
+         array_agg(k.task_id) filter (where not k.deadline and k.state <> 'delayed'),
+         array_agg(k.task_id) filter (where not k.deadline and k.state = 'delayed')
+  into more, _wakes, _delayed from k;
+
+  if _wakes is not null then
+    lines := durable.wake(_wakes, _now);
+  end if;
+  if _delayed is not null then
+    update durable.task t set state = 'queued', wake_at = null where t.task_id = any (_delayed);
+    perform durable.line_up(_delayed, _now);
+    select array_agg(distinct t.line) into _some from durable.task t where t.task_id = any (_delayed) and t.state = 'active';
+    lines := lines || _some;
+  end if;
+end
+$$;
+
+-- apply_signals: up to _limit signals of one shard, serial with every other pass of it. What cannot be applied
+-- now (its task is locked by a flush) is put back.
+create or replace function durable.apply_signals(_shard int, _now timestamptz, _limit int, out lines int[], out more boolean)
+language plpgsql as $$
+declare
+  _batch durable.signal[];
+  _some  int[];
+  _one   durable.signal;
+begin
+  more := false;
+  if not pg_try_advisory_xact_lock(1146442305, _shard) then
+    return;
+  end if;
+  -- A new statement, hence a new snapshot: it sees whatever committed before the lock was ours.
+  with d as (
+    delete from durable.signal g where g.shard = _shard
+      and g.id in (select q.id from durable.signal q where q.shard = _shard order by q.id limit _limit)
+    returning g.*
+  )
+  select array_agg(d.*::durable.signal order by d.id) into _batch from d;
+  if _batch is null then
+    return;
+  end if;
+  more := cardinality(_batch) >= _limit;
+
+  _some := durable.match_events(_batch, _now, _limit);
+  lines := lines || _some;
+  _some := durable.join_children(_batch, _now);
+  lines := lines || _some;
+  for _one in
+    select distinct on (b.kind, coalesce(b.name, ''), b.task_id) b.* from unnest(_batch) b where b.kind in ('cancel', 'slot', 'wake')
+  loop
+    if _one.kind = 'slot' then
+      _some := durable.admit(_one.name, _now);
+      lines := lines || _some;
+    elsif _one.kind = 'cancel' then
+      perform durable.stop_below(_one, _now);
+    else
+      perform from durable.task t where t.task_id = _one.task_id for update skip locked;
+      if found then
+        _some := durable.wake(array[_one.task_id], _now);
+        lines := lines || _some;
+      else
+        insert into durable.signal select (_one).*;
+      end if;
+    end if;
+  end loop;
+end
+$$;
+
+-- match_events: give waits the events of their name. Each match is applied once: passes of a name are serial,
+-- and an outcome that is set never changes. Locks: task (skip locked).
+create or replace function durable.match_events(_batch durable.signal[], _now timestamptz, _limit int) returns int[]
+language plpgsql as $$
+declare
+  _woken uuid[];
+  _open  int;
+begin
+  if not exists (select from unnest(_batch) b where b.kind in ('event', 'wait')) then
+    return null;
+  end if;
+  with n as materialized (
+    select distinct b.name from unnest(_batch) b where b.kind = 'event'
+  ), o as materialized (
+    (select w.run_id, w.task_id, w.key, w.name, w.step, w.since from n
+     cross join lateral (select * from durable.wait w where w.name = n.name and w.outcome is null limit _limit) w)
+    union
+    select w.run_id, w.task_id, w.key, w.name, w.step, w.since
+    from unnest(_batch) b join durable.wait w on w.run_id = b.run_id and w.task_id = b.task_id and w.key = b.name
+    where b.kind = 'wait' and w.name is not null and w.outcome is null
+  ), f as materialized (
+    select o.*, e.event_id, durable.outcome_of(e.event_id, e.payload) as outcome
+    from o cross join lateral durable.next_event(o.run_id, o.step, o.name, o.since) e where e.event_id is not null
+  ), k as materialized (
+    select t.task_id from durable.task t where t.task_id in (select f.task_id from f) for update skip locked
+  ), u as (
+    update durable.wait w set outcome = f.outcome from f join k on k.task_id = f.task_id
+    where w.run_id = f.run_id and w.task_id = f.task_id and w.key = f.key and w.outcome is null
+    returning w.run_id, w.step, f.event_id, w.task_id
+  ), v as (
+    insert into durable.delivery (run_id, step, event_id) select u.run_id, u.step, u.event_id from u on conflict do nothing
+  ), g as (
+    -- Not locked now: the wait asks again.
+    insert into durable.signal (shard, id, kind, run_id, task_id, name)
+    select durable.shard(f.name), durable.uuid7(), 'wait', f.run_id, f.task_id, f.key
+    from f where f.task_id not in (select k.task_id from k)
+  ), a as (
+    -- More waiters than one pass takes: the event's signal stays for the next one.
+    insert into durable.signal (shard, id, kind, name)
+    select durable.shard(m.name), durable.uuid7(), 'event', m.name
+    from (select o.name from o join n on n.name = o.name group by o.name having count(*) >= _limit) m
+    where exists (select from f where f.name = m.name)
+  )
+  select array_agg(distinct u.task_id) into _woken from u;
+  if _woken is null then
+    return null;
+  end if;
+  return durable.wake(_woken, _now);
+end
+$$;
+
+-- join_children: decide waits for children. all: none open. first_failure: none open, or one did not
+-- succeed. any: one is final. Locks: task (skip locked).
+create or replace function durable.join_children(_batch durable.signal[], _now timestamptz) returns int[]
+language plpgsql as $$
+declare
+  _woken   uuid[] := '{}';
+  _wait    durable.wait;
+  _outcome json;
+begin
+  for _wait in
+    select distinct on (w.run_id, w.task_id, w.key) w.* from unnest(_batch) b
+    join durable.wait w on w.run_id = b.run_id and w.task_id = b.task_id and (b.kind = 'child' or w.key = b.name)
+    where b.kind in ('child', 'wait') and w.name is null and w.outcome is null
+  loop
+    _outcome := durable.join_outcome(_wait, _batch);
+    continue when _outcome is null;
+    perform from durable.task t where t.task_id = _wait.task_id for update skip locked;
+    if not found then
+      insert into durable.signal (shard, id, kind, run_id, task_id, name)
+      values (durable.shard(_wait.task_id::text), durable.uuid7(), 'wait', _wait.run_id, _wait.task_id, _wait.key);
+      continue;
+    end if;
+    update durable.wait w set outcome = _outcome
+    where w.run_id = _wait.run_id and w.task_id = _wait.task_id and w.key = _wait.key;
+    _woken := _woken || _wait.task_id;
+  end loop;
+  return durable.wake(_woken, _now);
+end
+$$;
+
+-- join_outcome: what a wait for children has come to, null while it is open. The children themselves are
+-- looked through once, when the wait is new; after that a failed child is named by its own signal.
+create or replace function durable.join_outcome(_wait durable.wait, _batch durable.signal[]) returns json
+language plpgsql stable as $$
+declare
+  _one uuid;
+begin
+  if _wait.mode = 'any' or (_wait.mode = 'first_failure' and exists (
+       select from unnest(_batch) b where b.kind = 'wait' and b.task_id = _wait.task_id and b.name = _wait.key)) then
+    select t.task_id into _one from durable.task t
+    where (t.task_id between _wait.child_first and _wait.child_last or t.task_id = any (_wait.children))
+      and t.finished_at is not null and (_wait.mode = 'any' or t.state <> 'succeeded') limit 1;
+  elsif _wait.mode = 'first_failure' then
+    select b.name::uuid into _one from unnest(_batch) b
+    where b.kind = 'child' and b.task_id = _wait.task_id and b.name is not null
+      and (b.name::uuid between _wait.child_first and _wait.child_last or b.name::uuid = any (_wait.children)) limit 1;
+  end if;
+  if _one is not null then
+    return json_build_object('first', _one);
+  end if;
+  if exists (select from durable.open_child c where c.parent_id = _wait.task_id
+             and (c.child_id between _wait.child_first and _wait.child_last or c.child_id = any (_wait.children))) then
+    return null;
+  end if;
+  return '{"done": true}';
+end
+$$;
+
+-- stop_below: a cancel for a task and every open task below it.
+create or replace function durable.stop_below(_signal durable.signal, _now timestamptz) returns void
+language plpgsql as $$
+declare
+  _task uuid;
+begin
+  for _task in
+    with recursive d (task_id) as (
+      select _signal.task_id
+      union all
+      select c.child_id from d join durable.open_child c on c.parent_id = d.task_id
+    )
+    select d.task_id from d
+  loop
+    perform from durable.task t where t.task_id = _task for update skip locked;
+    if not found or not durable.stop_task(_task, _signal.name, _now) then
+      insert into durable.signal (shard, id, kind, run_id, task_id, name)
+      values (durable.shard(_signal.run_id::text), durable.uuid7(), 'cancel', _signal.run_id, _task, _signal.name);
+    end if;
+  end loop;
+end
+$$;

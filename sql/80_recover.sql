@@ -1,0 +1,77 @@
+-- What a person does to a run that ended: another chance, or a new run from one of its steps.
+
+-- retry: a failed or cancelled run goes on from the step that failed. Records stay: a `retry` record says which
+-- failure no longer counts. Children that failed with it, or were stopped by its end, go on too.
+-- Locks: the task row.
+create or replace function durable.retry(_task uuid, _notify boolean default true) returns void
+language plpgsql as $$
+declare
+  _t     durable.task;
+  _now   timestamptz := durable.now();
+  _child uuid;
+  _void  int;
+begin
+  select t.* into _t from durable.task t where t.task_id = _task for update;
+  if _t.task_id is null then
+    perform durable.refuse('DU011', format('no run %s', _task), 'It never existed, or was pruned by retention.');
+  end if;
+  if _t.state not in ('failed', 'cancelled') then
+    perform durable.refuse('DU012', format('run %s is %s, and only failed or cancelled runs are retried', _task,
+      case when _t.finished_at is null then 'still going on' else _t.state::text end),
+      case when _t.finished_at is null then 'Cancel it first, or wait for its end.' else 'Use fork to run it again from a step.' end);
+  end if;
+  for _child in
+    select c.task_id from durable.task c
+    where c.run_id = _t.run_id and c.parent_id = _task
+      and (c.task_id::text = _t.error ->> 'child' or c.error ->> 'message' = 'its parent ended')
+      and c.state in ('failed', 'cancelled')
+  loop
+    perform durable.retry(_child, false);
+    insert into durable.open_child (parent_id, child_id) values (_task, _child) on conflict do nothing;
+  end loop;
+  _void := coalesce((_t.error ->> 'pos')::int,
+    (select max(j.pos) from durable.journal j where j.run_id = _t.run_id and j.task_id = _task and j.kind = 'failed'));
+  insert into durable.journal (run_id, task_id, pos, epoch, kind, name, body, at)
+  select _t.run_id, _task, coalesce(max(j.pos), -1) + 1, _t.epoch, 'retry', 'retry', json_build_object('void', _void), _now
+  from durable.journal j where j.run_id = _t.run_id and j.task_id = _task;
+  update durable.task t
+  set state = 'queued', finished_at = null, error = null, result = null, stop = null, wake_at = null,
+      epoch = greatest(t.epoch, 1), lost = 0, lost_alone = 0, deadline_at = null, ready_at = _now
+  where t.task_id = _task;
+  perform durable.line_up(array[_task], _now);
+  if _notify then
+    perform pg_notify('durable_work', 'r' || _t.line || ',' || -_t.line);
+    perform pg_notify('durable_work', 's');
+  end if;
+end
+$$;
+
+-- fork: a new run that takes over the records of another up to (not with) a position, with the old or a new
+-- input. Inserts only.
+create or replace function durable.fork(_run uuid, _pos int, _input json default null, _id uuid default null, _notify boolean default true)
+returns uuid
+language plpgsql as $$
+declare
+  _t  durable.task;
+  _new uuid := coalesce(_id, durable.uuid7());
+begin
+  select t.* into _t from durable.task t where t.task_id = _run and t.parent_id is null;
+  if _t.task_id is null then
+    perform durable.refuse('DU011', format('no run %s', _run), 'It never existed, or was pruned by retention.');
+  end if;
+  if exists (select from durable.open_child c where c.parent_id = _run) then
+    perform durable.refuse('DU012', format('run %s still has children that run', _run), 'Cancel it first, or wait for its end.');
+  end if;
+  if _input is not null then
+    perform durable.check_input((select l.workflow from durable.line l where l.line = _t.line), _input);
+  end if;
+  insert into durable.journal (run_id, task_id, pos, epoch, kind, name, frame, body, ms, at)
+  select _new, _new, j.pos, 0, j.kind, j.name, j.frame, j.body, j.ms, j.at
+  from durable.journal j where j.run_id = _run and j.task_id = _run and j.pos < _pos;
+  insert into durable.value (run_id, hash, body) select _new, v.hash, v.body from durable.value v where v.run_id = _run;
+  perform durable.start_runs(json_build_array(json_build_object(
+    'id', _new, 'line', _t.line, 'prio', _t.prio, 'epoch', 1, 'input', coalesce(_input, _t.input), 'version', _t.version,
+    'cap', _t.cap_key, 'tags', to_json(_t.tags), 'deadline', extract(epoch from _t.deadline_at - _t.created_at))), _notify);
+  return _new;
+end
+$$;

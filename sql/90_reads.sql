@@ -1,0 +1,41 @@
+-- Views for people and programs that look: psql, the command, the API.
+
+-- run: one row a run, with the state a person means: ready, running, parked, queued, delayed, or how it ended.
+create or replace view durable.run as
+select t.task_id as run_id, l.workflow, l.queue,
+       case when t.state <> 'active' then t.state::text when h.task_id is not null then 'running' else 'ready' end as state,
+       t.prio, t.tags, t.version, t.created_at, coalesce(t.started_at, h.claimed_at) as started_at, t.finished_at, t.wake_at,
+       t.deadline_at, t.stop, t.cap_key, t.input, t.result, t.error, h.worker_id, t.lost
+from durable.task t
+join durable.line l on l.line = t.line
+left join durable.held h on h.task_id = t.task_id
+where t.parent_id is null;
+
+-- branch: every task of every run, in the same words.
+create or replace view durable.branch as
+select t.run_id, t.task_id, t.parent_id, l.workflow, l.queue,
+       case when t.state <> 'active' then t.state::text when h.task_id is not null then 'running' else 'ready' end as state,
+       t.created_at, coalesce(t.started_at, h.claimed_at) as started_at, t.finished_at, t.wake_at, t.input, t.result, t.error, h.worker_id
+from durable.task t
+join durable.line l on l.line = t.line
+left join durable.held h on h.task_id = t.task_id;
+
+-- read_journal: the records of a task in their order, one JSON value: [pos, kind, name, body].
+create or replace function durable.read_journal(_run uuid, _task uuid) returns json
+language sql stable as $$
+  select json_agg(json_build_array(j.pos, j.kind, j.name, j.body) order by j.pos)
+  from durable.journal j where j.run_id = _run and j.task_id = _task
+$$;
+
+-- read_values: large values of a run by hash.
+create or replace function durable.read_values(_run uuid, _hashes text[]) returns json
+language sql stable as $$
+  select json_object_agg(v.hash, v.body) from durable.value v where v.run_id = _run and v.hash = any (_hashes)
+$$;
+
+-- read_children: how tasks ended: [task, state, result, error], in id order.
+create or replace function durable.read_children(_first uuid, _last uuid, _ids uuid[]) returns json
+language sql stable as $$
+  select json_agg(json_build_array(t.task_id, t.state, t.result, t.error) order by t.task_id)
+  from durable.task t where t.task_id between _first and _last or t.task_id = any (_ids)
+$$;
