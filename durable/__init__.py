@@ -1,1 +1,32 @@
-"""durable."""
+"""Durable: workflows on PostgreSQL that run to their end, whatever dies on the way."""
+
+from durable.children import Group, Handle
+from durable.client import Durable
+from durable.context import DurableContext, NotRun, Ran
+from durable.errors import (
+    Cancelled,
+    ChildFailed,
+    DurableError,
+    EventTimeout,
+    NonRetryable,
+    Refused,
+    RetryAfter,
+    RunCancelled,
+    RunFailed,
+    StepFailed,
+    StepTimeout,
+)
+from durable.lanes import StepInfo, current_step
+from durable.retry import RetryPolicy
+from durable.settings import Settings
+from durable.start import Start
+from durable.sync import SyncDurable
+from durable.worker import Worker
+from durable.workflow import Workflow, step, workflow
+
+__all__ = [
+    "Cancelled", "ChildFailed", "Durable", "DurableContext", "DurableError", "EventTimeout", "Group", "Handle",
+    "NonRetryable", "NotRun", "Ran", "Refused", "RetryAfter", "RetryPolicy", "RunCancelled", "RunFailed",
+    "Settings", "Start", "StepFailed", "StepInfo", "StepTimeout", "SyncDurable", "Worker", "Workflow", "current_step",
+    "step", "workflow",
+]  # fmt: skip

@@ -12,7 +12,7 @@ import subprocess
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from durable.embedded.error import EmbeddedPostgresError
+from durable.errors import EmbeddedPostgresError
 
 LENT = ("postgres", "nobody")  # initdb looks its user up by number, so a bare number will not do
 
@@ -95,7 +95,7 @@ def _account(uid: int) -> Account:
     except KeyError:
         raise EmbeddedPostgresError(
             f"user number {uid} has no entry in the password database, which PostgreSQL's initdb needs. "
-            f"Add one (useradd --uid {uid} durable), or point DATABASE_URL at a server of your own."
+            f"Add one (useradd --uid {uid} durable), or point DURABLE_DATABASE_URL at a server of your own."
         ) from None
     return Account(entry.pw_name, entry.pw_uid, entry.pw_gid)
 

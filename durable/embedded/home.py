@@ -16,9 +16,9 @@ from pathlib import Path
 
 from durable.embedded.account import Account, server_account
 from durable.embedded.directories import given, made
-from durable.embedded.error import EmbeddedPostgresError
 from durable.embedded.log import ServerLog
 from durable.embedded.ownership import LOCK_FILE, LOG_FILE
+from durable.errors import EmbeddedPostgresError
 
 ELSEWHERE = Path("/var/lib/durable")
 SOCKET_PATH_LIMIT = 103  # of sun_path: 108 with its final zero on Linux, 104 elsewhere
@@ -61,14 +61,12 @@ class Home:
 
     def _refuse_foreign_content(self) -> None:
         if not self.path.is_dir():
-            raise EmbeddedPostgresError(
-                f"{self.path} is a file. Remove it, or choose another data directory."
-            )
+            raise EmbeddedPostgresError(f"{self.path} is a file. Remove it, or choose another data directory.")
         content = {entry.name for entry in self.path.iterdir()}
         if "PG_VERSION" in content:
             raise EmbeddedPostgresError(
                 f"{self.path} is the data directory of a PostgreSQL that Durable did not set up. Start that "
-                "server yourself and point DATABASE_URL at it, or choose another data directory."
+                "server yourself and point DURABLE_DATABASE_URL at it, or choose another data directory."
             )
         if content and LOCK_FILE not in content:
             raise EmbeddedPostgresError(

@@ -106,9 +106,7 @@ def _started(pid: int) -> str | None:
 
 def _started_by_ps(pid: int) -> str | None:
     """For systems without /proc."""
-    asked = subprocess.run(
-        ["ps", "-o", "state=,lstart=", "-p", str(pid)], capture_output=True, text=True, check=False
-    )
+    asked = subprocess.run(["ps", "-o", "state=,lstart=", "-p", str(pid)], capture_output=True, text=True, check=False)
     state, _, started = asked.stdout.strip().partition(" ")
     return None if not started or state.startswith("Z") else started.strip().replace(" ", "_")
 

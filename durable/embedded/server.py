@@ -19,10 +19,10 @@ import psycopg
 
 from durable.embedded import address, binaries, cluster, ownership
 from durable.embedded.account import Account, environment
-from durable.embedded.error import EmbeddedPostgresError
 from durable.embedded.greeting import greet
 from durable.embedded.home import Home, default_data_dir
 from durable.embedded.ownership import Process, Server
+from durable.errors import EmbeddedPostgresError
 
 SOCKET_PORT = 5432  # only names the socket's file while nothing listens on TCP
 
@@ -141,9 +141,7 @@ class EmbeddedPostgres:
             return
         with _explained(self._home), self._locked():
             if owners := ownership.live_owners(self._home.path):
-                raise EmbeddedPostgresError(
-                    f"{self._home.path} is in use by process {owners[0].pid}. Stop that first."
-                )
+                raise EmbeddedPostgresError(f"{self._home.path} is in use by process {owners[0].pid}. Stop that first.")
             self._home.remove()
 
     def kill(self, number: signal.Signals) -> None:

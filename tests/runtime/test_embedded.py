@@ -191,9 +191,7 @@ def test_its_address_works_in_sqlalchemy(data_dir: Path) -> None:
             assert connection.scalar(sqlalchemy.text("select 1")) == 1
 
 
-def test_its_address_ignores_the_callers_pg_variables(
-    data_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_its_address_ignores_the_callers_pg_variables(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """PG* variables meant for another server neither break ours nor lead elsewhere."""
     for name, value in {
         "PGPORT": "1",
@@ -237,9 +235,7 @@ def test_settings_of_the_caller_win(data_dir: Path) -> None:
         assert ask(server.dsn, "show max_connections") == "37"
 
 
-def test_the_default_place_is_in_the_project_or_in_durable_home(
-    place: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_default_place_is_in_the_project_or_in_durable_home(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a data directory the data are in .durable/pg here, or below DURABLE_HOME if that is set."""
     monkeypatch.delenv("DURABLE_HOME", raising=False)
     monkeypatch.chdir(place)
@@ -315,9 +311,7 @@ def test_an_owner_killed_while_it_starts_leaves_no_process(
     assert not list(fresh_dir.glob("cluster.new-*"))
 
 
-def test_an_owner_that_ends_without_a_stop_leaves_no_process(
-    data_dir: Path, owner_of: Callable[[Path], Owner]
-) -> None:
+def test_an_owner_that_ends_without_a_stop_leaves_no_process(data_dir: Path, owner_of: Callable[[Path], Owner]) -> None:
     """A program that just ends has given its server up."""
     owner = owner_of(data_dir)
     owner.ask("start")
@@ -326,9 +320,7 @@ def test_an_owner_that_ends_without_a_stop_leaves_no_process(
     eventually(lambda: not any(process.alive() for process in processes))
 
 
-def test_a_killed_owner_takes_nothing_from_the_others(
-    data_dir: Path, owner_of: Callable[[Path], Owner]
-) -> None:
+def test_a_killed_owner_takes_nothing_from_the_others(data_dir: Path, owner_of: Callable[[Path], Owner]) -> None:
     """Kill -9 of one owner, even the one that started the server, leaves it to the others."""
     starter = owner_of(data_dir)
     starter.ask("start")

@@ -1,0 +1,158 @@
+"""The claim desk: how many tasks to ask for, from which lines, and where the last claim began.
+
+Slots roll: every task that ends or parks frees its own, and the next flush may fill it. Only lines that were seen or
+hinted to have work are asked; all of them once in a while, because a hint can be lost.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any, NamedTuple
+
+import orjson
+
+from durable.workflow import Workflow
+
+MOST_AT_ONCE = 500
+# A little before the last claim's first row: times travel as floating-point seconds.
+_SLACK = 0.001
+_SOLO_TRY = 10.0
+_SOLO_REST = 50.0
+
+
+class Claimed(NamedTuple):
+    """One claimed task, by the position of its fields in the store's answer."""
+
+    task_id: str
+    run_id: str
+    parent_id: str | None
+    line: int
+    epoch: int
+    wakes: int
+    prio: int
+    created: float
+    stop: str | None
+    input: Any
+    waits: list[Any] | None
+    started: float | None
+    cap_key: str | None
+    from_line: int
+    ready_at: float
+
+
+class Want(NamedTuple):
+    """One claim to be sent: how many tasks, from which lines (JSON), and whether the one will run alone."""
+
+    number: int
+    lines: bytes | None
+    alone: bool
+
+
+NOTHING = Want(0, None, False)
+
+
+class ClaimDesk:
+    """Decides about claims for one worker. Pure: it only counts."""
+
+    def __init__(self, slots: int):
+        self._slots = slots
+        self._lines: dict[int, Workflow] = {}
+        self._hot: set[int] = set()
+        self._horizon: dict[int, tuple[int, float]] = {}
+        self._asked = 0
+        self._asked_alone = False
+        self._solo_since: float | None = None
+        self._solo_rest_until = 0.0
+        self.running = 0
+        self.alone = False
+        self.open = True
+
+    def serve(self, lines: dict[int, Workflow]) -> None:
+        """The lines of the workflows that this worker can run: it never asks for others."""
+        self._lines = lines
+        self.heat_all()
+
+    def workflow_of(self, line: int) -> Workflow | None:
+        return self._lines.get(line)
+
+    @property
+    def lines(self) -> list[int]:
+        return list(self._lines)
+
+    @property
+    def free(self) -> int:
+        return self._slots - self.running - self._asked
+
+    def heat(self, lines: set[int]) -> bool:
+        """These lines have work; true if one of them is ours."""
+        ours = {line for line in lines if line in self._lines}
+        for line in ours:
+            self._horizon.pop(line, None)
+        self._hot |= ours
+        if any(-line in self._lines for line in lines):
+            self.solo_waits()
+        return bool(ours)
+
+    def heat_all(self) -> None:
+        self._hot = set(self._lines)
+        self._horizon.clear()
+
+    def solo_waits(self) -> None:
+        """A task that must run alone is ready: stop filling slots for a while."""
+        if self._solo_since is None and time.monotonic() >= self._solo_rest_until:
+            self._solo_since = time.monotonic()
+
+    def wanted(self) -> Want:
+        """The claim to send along now."""
+        if not self.open or self.alone or self._asked_alone:
+            return NOTHING
+        if self._solo_since is not None:
+            solo = self._want_solo(self._solo_since)
+            if solo is not None:
+                return solo
+        wanted = min(self.free, MOST_AT_ONCE)
+        if wanted <= 0 or not self._hot:
+            return NOTHING
+        self._asked += wanted
+        return Want(wanted, orjson.dumps([self._start_of(line) for line in self._hot]), False)
+
+    def answered(self, want: Want, rows: list[Any] | None) -> list[Claimed]:
+        """Take in the answer to a claim."""
+        claimed = [Claimed(*row) for row in rows or ()]
+        self.running += len(claimed)
+        if want.alone:
+            self._asked_alone = False
+            self.alone = bool(claimed)
+            self._solo_since = None
+            return claimed
+        self._asked -= want.number
+        if len(claimed) < want.number:
+            self._hot.clear()
+            self._horizon.clear()
+            return claimed
+        for task in reversed(claimed):
+            self._horizon[task.from_line] = (task.prio, task.ready_at)
+        return claimed
+
+    def left(self) -> None:
+        """A task gave its slot up: it ended or parked."""
+        self.running -= 1
+        if self.alone and self.running == 0:
+            self.alone = False
+
+    def _want_solo(self, since: float) -> Want | None:
+        """Run dry, then claim one task of the lines that run alone. None: go on as always."""
+        if self.running == 0 and self._asked == 0:
+            self._asked_alone = True
+            return Want(1, orjson.dumps([{"line": -line} for line in self._lines]), True)
+        if time.monotonic() - since > _SOLO_TRY:
+            self._solo_since = None
+            self._solo_rest_until = time.monotonic() + _SOLO_REST
+            return None
+        return NOTHING
+
+    def _start_of(self, line: int) -> dict[str, Any]:
+        if line not in self._horizon:
+            return {"line": line}
+        prio, at = self._horizon[line]
+        return {"line": line, "prio": prio, "at": at - _SLACK}

@@ -1,0 +1,313 @@
+"""The client: start runs, wait for them, look at them, and act on them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Any, Self
+from uuid import UUID
+
+import orjson
+import psycopg
+from orjson import Fragment
+from psycopg.rows import dict_row
+from psycopg_pool import AsyncConnectionPool
+
+from durable import codec, models, runs
+from durable.borrowed import execute_on
+from durable.codec import Codec, PlainCodec
+from durable.completions import Completions
+from durable.embedded import EmbeddedPostgres
+from durable.errors import NoSuchRun, RunCancelled, RunFailed, StoreUnavailable, WrongArguments
+from durable.ids import uuid7
+from durable.link import CONNECT
+from durable.migrate import migrate
+from durable.reads import refusal
+from durable.runs import LogLine, RunInfo, StepRecord, WaitInfo
+from durable.settings import Settings
+from durable.start import Start, input_of, row_of
+from durable.store import check_store
+from durable.workflow import Workflow
+
+START = "select asked::text, run_id::text from durable.start_runs(%s::json)"
+
+
+class Durable:
+    """A connection to the store, for programs. Without a DSN it brings the embedded PostgreSQL along.
+
+    `async with Durable(dsn) as durable: run_id = await durable.start(my_workflow, 42)`
+    """
+
+    def __init__(
+        self,
+        dsn: str | None = None,
+        *,
+        settings: Settings | None = None,
+        codec: Codec | None = None,
+        workflows: Iterable[Workflow] = (),
+    ):
+        self._settings = settings or Settings.from_environment()
+        self._dsn = dsn or self._settings.database_url
+        self._codec = codec or PlainCodec()
+        self._workflows = {workflow.name: workflow for workflow in workflows}
+        self._lines: dict[tuple[str, str], tuple[int, float | None, dict[str, Any]]] = {}
+        self._embedded: EmbeddedPostgres | None = None
+        self._pool: AsyncConnectionPool[psycopg.AsyncConnection[Any]] | None = None
+        self._completions: Completions | None = None
+
+    @property
+    def dsn(self) -> str:
+        if self._dsn is None:
+            raise StoreUnavailable("the client is not open yet: use `async with Durable() as durable:`")
+        return self._dsn
+
+    async def __aenter__(self) -> Self:
+        if self._dsn is None:
+            self._embedded = EmbeddedPostgres()
+            self._dsn = await asyncio.to_thread(self._embedded.start)
+            await asyncio.to_thread(migrate, self._dsn)
+        await check_store(self._dsn)
+        options: dict[str, Any] = {"autocommit": True, "application_name": "durable-client", **CONNECT}
+        self._pool = AsyncConnectionPool(self._dsn, min_size=1, max_size=8, kwargs=options, open=False, timeout=15)
+        await self._pool.open()
+        self._completions = Completions(self._dsn, self._finished)
+        if self._workflows:
+            await self.register(*self._workflows.values())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._completions is not None:
+            await self._completions.close()
+        if self._pool is not None:
+            await self._pool.close()
+        if self._embedded is not None:
+            await asyncio.to_thread(self._embedded.stop)
+
+    async def register(self, *workflows: Workflow) -> None:
+        """Make workflows known to the store, so that they can be started before a worker has run."""
+        rows = orjson.dumps([workflow.registration() for workflow in workflows]).decode()
+        queues = sorted({workflow.queue for workflow in workflows} | {"default"})
+        await self._fetch("select * from durable.register(%s::json, %s)", (rows, queues))
+        self._workflows |= {workflow.name: workflow for workflow in workflows}
+
+    # ---------------------------------------------------------------- starting
+
+    async def start(
+        self,
+        workflow: Workflow | str,
+        *args: Any,
+        options: Start | None = None,
+        connection: Any = None,
+        **kwargs: Any,
+    ) -> str:
+        """Start a run and return its id. With `connection`, inside the caller's own transaction: the run exists if
+        and only if that commits. Accepts psycopg and SQLAlchemy connections and sessions, sync and async.
+        """
+        ids = await self.start_many(
+            workflow, [input_of(self._known(workflow), args, kwargs)], options=options, connection=connection
+        )
+        return ids[0]
+
+    async def start_many(
+        self,
+        workflow: Workflow | str,
+        inputs: Sequence[dict[str, Any]],
+        *,
+        options: Start | None = None,
+        connection: Any = None,
+    ) -> list[str]:
+        """Start a run for each input, all in one transaction; their ids in that order."""
+        known = self._known(workflow)
+        chosen = options or Start()
+        if chosen.key is not None and len(inputs) > 1:
+            raise WrongArguments("one idempotency key cannot stand for several runs; start them one by one")
+        name = known if isinstance(known, str) else known.name
+        queue = chosen.queue or (known.queue if isinstance(known, Workflow) else "default")
+        line, deadline, params = await self._line(known, queue)
+        base = {"line": line, **row_of(options, deadline)}
+        if chosen.key is not None:
+            base |= {"key": chosen.key, "scope": f"run:{name}"}
+        rows = [{**base, "id": uuid7(), "input": self._input(name, params, given)} for given in inputs]
+        text = orjson.dumps(rows).decode()
+        had = dict(await self._send(START, (text,), connection))
+        return [had.get(row["id"], row["id"]) for row in rows]
+
+    # ---------------------------------------------------------------- looking
+
+    async def result(self, run_id: str, timeout: float | None = None) -> Any:
+        """Wait for a run's end: its result, or `RunFailed` or `RunCancelled`."""
+        assert self._completions is not None
+        async with asyncio.timeout(timeout):
+            await self._completions.wait(str(run_id))
+        info = await self.run(run_id)
+        if info.state == "succeeded":
+            return info.result
+        kind = RunCancelled if info.state == "cancelled" else RunFailed
+        raise kind(str(run_id), info.error or {})
+
+    async def run(self, run_id: str) -> RunInfo:
+        """One run, with its input, result and error."""
+        query = models.run.select().where(models.run.c.run_id == _uuid(run_id))
+        rows = await self._fetch(*models.compiled(query))
+        if not rows:
+            raise NoSuchRun(f"no run {run_id}. It never existed, or was pruned by retention.")
+        return self._info(rows[0])
+
+    async def state(self, run_id: str) -> str:
+        """ready, running, parked, queued, delayed, succeeded, failed or cancelled."""
+        return (await self.run(run_id)).state
+
+    async def runs(
+        self,
+        *,
+        state: str | None = None,
+        workflow: str | None = None,
+        tag: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        before: str | None = None,
+        limit: int = 50,
+    ) -> list[RunInfo]:
+        """The newest runs that fit, `limit` of them; `before` a run id pages on."""
+        if state is not None and state not in runs.STATES:
+            raise WrongArguments(f"there is no state {state!r}; known are {', '.join(runs.STATES)}")
+        query = runs.runs_query(
+            state=state, workflow=workflow, tag=tag, since=since, until=until, before=before, limit=limit
+        )
+        return [self._info(row) for row in await self._fetch(*models.compiled(query))]
+
+    async def steps(self, run_id: str) -> Sequence[StepRecord]:
+        """Everything that is recorded of a run, in order."""
+        rows = await self._fetch(*models.compiled(runs.steps_query(str(_uuid(run_id)))))
+        return [StepRecord(**{**row, "body": self._opened(row["body"])}) for row in rows]
+
+    async def waits(self, run_id: str) -> Sequence[WaitInfo]:
+        """What a run waits for now, besides times."""
+        rows = await self._fetch(*models.compiled(runs.waits_query(str(_uuid(run_id)))))
+        return [WaitInfo(**row) for row in rows]
+
+    async def logs(self, run_id: str) -> Sequence[LogLine]:
+        rows = await self._fetch(*models.compiled(runs.logs_query(str(_uuid(run_id)))))
+        return [LogLine(**row) for row in rows]
+
+    # ---------------------------------------------------------------- acting
+
+    async def emit(self, name: str, payload: Any = None, *, key: str | None = None, connection: Any = None) -> str:
+        """Emit an event; the same `key` emits once."""
+        body = self._sealed(payload).decode()
+        rows = await self._send("select durable.emit(%s, %s::json, %s)::text", (name, body, key), connection)
+        return str(rows[0][0])
+
+    async def cancel(self, run_id: str, reason: str = "cancelled by a person", *, connection: Any = None) -> None:
+        """Ask a run to end, with everything below it."""
+        await self._send("select durable.cancel(%s, %s)", (_uuid(run_id), reason), connection)
+
+    async def retry(self, run_id: str) -> None:
+        """Let a failed or cancelled run go on from the step that failed."""
+        await self._send("select durable.retry(%s)", (_uuid(run_id),), None)
+
+    async def fork(self, run_id: str, step: str | None = None, *, input: dict[str, Any] | None = None) -> str:
+        """A new run that takes over the records before `step` (none without one), with the old or a new input."""
+        pos = 0
+        if step is not None:
+            records = [r for r in await self.steps(run_id) if str(r.task_id) == str(_uuid(run_id))]
+            at = [record.pos for record in records if record.name == step]
+            if not at:
+                known = ", ".join(dict.fromkeys(record.name for record in records))
+                raise WrongArguments(f"run {run_id} has no step {step!r}; it has {known or 'none'}")
+            pos = min(at)
+        body = None if input is None else self._sealed(input).decode()
+        rows = await self._send("select durable.fork(%s, %s, %s::json)::text", (_uuid(run_id), pos, body), None)
+        return str(rows[0][0])
+
+    async def decide(
+        self, run_id: str, step: str, *, ran: Any = None, again: bool = False, fail: str | None = None
+    ) -> None:
+        """Tell a run that waits at an uncertain at-most-once step what happened: it ran (with this result), it did
+        not and shall run again, or it failed."""
+        payload = {"again": True} if again else {"fail": fail} if fail is not None else {"ran": ran}
+        await self.emit(f"durable.decide/{_uuid(run_id)}/{step}", payload)
+
+    # ---------------------------------------------------------------- inside
+
+    async def _line(self, workflow: Workflow | str, queue: str) -> tuple[int, float | None, dict[str, Any]]:
+        name = workflow if isinstance(workflow, str) else workflow.name
+        if (queue, name) not in self._lines:
+            if isinstance(workflow, Workflow) and name not in self._workflows:
+                await self.register(workflow)
+            rows = await self._fetch(
+                "select durable.line_of(%s, %s) as line, extract(epoch from w.deadline) as deadline, w.params"
+                " from (values (1)) x left join durable.workflow w on w.name = %s",
+                (queue, name, name),
+            )
+            deadline = rows[0]["deadline"]
+            self._lines[queue, name] = (rows[0]["line"], deadline and float(deadline), rows[0]["params"])
+        return self._lines[queue, name]
+
+    def _known(self, workflow: Workflow | str) -> Workflow | str:
+        return self._workflows.get(workflow, workflow) if isinstance(workflow, str) else workflow
+
+    def _input(self, name: str, params: dict[str, Any], given: dict[str, Any]) -> Fragment:
+        missing = [param for param in params.get("required", ()) if param not in given]
+        known = {*params.get("required", ()), *params.get("optional", ())}
+        unknown = [] if params.get("open", True) else [key for key in given if key not in known]
+        if missing or unknown:
+            said = [*(f"missing {param!r}" for param in missing), *(f"unknown {key!r}" for key in unknown)]
+            raise WrongArguments(
+                f"wrong arguments for {name!r}: {', '.join(said)}; it takes {', '.join(sorted(known)) or 'none'}"
+            )
+        return Fragment(self._sealed(given))
+
+    def _sealed(self, value: Any) -> bytes:
+        return codec.sealed_with(self._codec, codec.encode(value, limit=self._settings.max_value_bytes))
+
+    def _opened(self, value: Any) -> Any:
+        return codec.unsealed_with(self._codec, value)
+
+    def _info(self, row: dict[str, Any]) -> RunInfo:
+        return RunInfo(**{**row, "input": self._opened(row["input"]), "result": self._opened(row["result"])})
+
+    async def _finished(self, run_ids: list[str]) -> set[str]:
+        rows = await self._fetch(
+            "select task_id::text as id from durable.task where task_id = any(%s::uuid[]) and finished_at is not null",
+            (run_ids,),
+        )
+        found = {row["id"] for row in rows}
+        if len(run_ids) == 1 and not found:
+            await self._check_exists(run_ids[0])
+        return found
+
+    async def _check_exists(self, run_id: str) -> None:
+        if not await self._fetch("select 1 as one from durable.task where task_id = %s", (_uuid(run_id),)):
+            raise NoSuchRun(f"no run {run_id}. It never existed, or was pruned by retention.")
+
+    async def _send(self, sql: str, params: Sequence[Any], connection: Any) -> list[Any]:
+        """Run one statement, on the caller's connection if there is one."""
+        try:
+            if connection is not None:
+                return await execute_on(connection, sql, params)
+            async with self._connection() as own:
+                return list(await (await own.execute(sql, params)).fetchall())
+        except psycopg.Error as exc:
+            raise refusal(exc) from None
+
+    async def _fetch(self, sql: str, params: Any) -> list[dict[str, Any]]:
+        try:
+            async with self._connection() as own:
+                cursor = own.cursor(row_factory=dict_row)
+                return list(await (await cursor.execute(sql, params)).fetchall())
+        except psycopg.Error as exc:
+            raise refusal(exc) from None
+
+    def _connection(self) -> Any:
+        if self._pool is None:
+            raise StoreUnavailable("the client is not open yet: use `async with Durable(...) as durable:`")
+        return self._pool.connection()
+
+
+def _uuid(text: str | UUID) -> UUID:
+    try:
+        return text if isinstance(text, UUID) else UUID(str(text))
+    except ValueError:
+        raise NoSuchRun(f"{text!r} is not a run id; they look like 0190b6c4-7e1a-7cc3-9f6e-2d1f0a3b4c5d") from None

@@ -1,0 +1,152 @@
+"""Values to JSON and back. One rule: what a step returns is what a replay returns.
+
+The round trip through JSON is applied on the first run too, so a tuple comes back as a list both times.
+Values over `LARGE` bytes are stored once per run, out of the journal, and referenced by their hash.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from typing import Any, Protocol
+
+import orjson
+
+from durable.errors import ValueRefused
+
+LARGE = 64 * 1024
+LIMIT = 16 * 1024 * 1024
+
+# The one key that a user's object may not have: it marks what the runtime itself put there.
+MARK = "$durable"
+
+_OPTIONS = orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_DATACLASS
+_PLAIN = (str, int, bool, type(None))
+
+
+class Codec(Protocol):
+    """A hook between values and the database, for example to encrypt payloads."""
+
+    def seal(self, data: bytes) -> bytes:
+        """JSON in, JSON out: what is stored."""
+
+    def unseal(self, data: bytes) -> bytes:
+        """What was stored in, the original JSON out."""
+
+
+class PlainCodec:
+    """Stores values as they are, readable in psql."""
+
+    def seal(self, data: bytes) -> bytes:
+        return data
+
+    def unseal(self, data: bytes) -> bytes:
+        return data
+
+
+def encode(value: Any, *, limit: int = LIMIT) -> bytes:
+    """`value` as JSON, or `ValueRefused` with the path to what cannot be stored."""
+    try:
+        data = orjson.dumps(value, option=_OPTIONS)
+    except (TypeError, ValueError, RecursionError) as exc:
+        raise ValueRefused(_complaint(value, str(exc))) from None
+    # orjson writes NaN as null, and PostgreSQL refuses NUL: both are rare enough to look only when suspected.
+    suspect = b"null" in data or b"\\u0000" in data or b'"$durable"' in data
+    if suspect and (where := _find_bad(value, "$")) is not None:
+        raise ValueRefused(where)
+    if len(data) > limit:
+        raise ValueRefused(
+            f"a value of {len(data):,} bytes is over the limit of {limit:,} (setting `max_value_bytes`);"
+            " store it elsewhere and pass a reference"
+        )
+    return data
+
+
+def round_trip(value: Any, data: bytes) -> Any:
+    """What a replay will see in place of `value`, whose JSON is `data`."""
+    if type(value) in _PLAIN:
+        return value
+    return orjson.loads(data)
+
+
+def decode(data: bytes | str) -> Any:
+    return orjson.loads(data)
+
+
+def reference(data: bytes) -> tuple[str, bytes]:
+    """The hash of a large value, and the JSON that stands for it."""
+    digest = hashlib.sha256(data).hexdigest()
+    return digest, orjson.dumps({MARK: {"ref": digest}})
+
+
+def referenced(value: Any) -> str | None:
+    """The hash that a stored value refers to, if it is such a reference."""
+    if type(value) is dict and MARK in value:
+        ref = value[MARK].get("ref")
+        return str(ref) if ref else None
+    return None
+
+
+def sealed_with(codec: Codec, data: bytes) -> bytes:
+    """`data` as the codec stores it, marked so that a reader knows."""
+    if isinstance(codec, PlainCodec):
+        return data
+    return orjson.dumps({MARK: {"sealed": codec.seal(data).decode()}})
+
+
+def unsealed_with(codec: Codec, value: Any) -> Any:
+    """The original of a stored value that is already parsed."""
+    if type(value) is dict and MARK in value and "sealed" in value[MARK]:
+        return orjson.loads(codec.unseal(value[MARK]["sealed"].encode()))
+    return value
+
+
+def _complaint(value: Any, reason: str) -> str:
+    return _find_bad(value, "$") or f"$: not JSON: {reason}"
+
+
+def _find_bad(value: Any, path: str) -> str | None:
+    """A sentence about the first thing in `value` that cannot be stored, or None."""
+    if value is None or isinstance(value, bool):
+        return None
+    if isinstance(value, float):
+        return None if math.isfinite(value) else f"{path}: {value} is not JSON; use None or a string"
+    if isinstance(value, int):
+        return None if -(2**63) <= value < 2**64 else f"{path}: {value} does not fit 64 bits; use a string"
+    if isinstance(value, str):
+        return _bad_text(value, path)
+    if isinstance(value, (list, tuple)):
+        return _first(_find_bad(item, f"{path}[{index}]") for index, item in enumerate(value))
+    if isinstance(value, dict):
+        return _first(_bad_item(key, item, path) for key, item in value.items())
+    return _bad_type(value, path)
+
+
+def _bad_item(key: Any, item: Any, path: str) -> str | None:
+    if not isinstance(key, str):
+        return f"{path}: key {key!r} is {type(key).__name__}; JSON keys are strings"
+    if key == MARK:
+        return f"{path}: the key {MARK!r} is reserved"
+    return _bad_text(key, path) or _find_bad(item, f"{path}.{key}")
+
+
+def _bad_text(text: str, path: str) -> str | None:
+    if "\x00" in text:
+        return f"{path}: text with a NUL character cannot be stored in PostgreSQL"
+    if any("\ud800" <= char <= "\udfff" for char in text):
+        return f"{path}: text with half of a surrogate pair is not valid Unicode"
+    return None
+
+
+def _bad_type(value: Any, path: str) -> str | None:
+    try:
+        orjson.dumps(value, option=_OPTIONS)
+    except TypeError:
+        name = type(value).__name__
+        hint = "; use .isoformat()" if hasattr(value, "isoformat") else "; return plain dicts, lists, text and numbers"
+        return f"{path}: {name} is not JSON{hint}"
+    return None
+
+
+def _first(findings: Any) -> str | None:
+    return next((found for found in findings if found is not None), None)

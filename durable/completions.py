@@ -1,0 +1,65 @@
+"""Waiting for runs to end: by notification, with a slow poll behind it because a notification can be lost."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+
+from durable.listener import Listener
+
+Finished = Callable[[list[str]], Awaitable[set[str]]]
+
+
+class Completions:
+    """Futures of runs that somebody in this process waits for."""
+
+    POLL = 2.0
+
+    def __init__(self, dsn: str, finished: Finished):
+        self._finished = finished
+        self._waiting: dict[str, set[asyncio.Future[None]]] = {}
+        self._heard: set[str] = set()
+        self._wake = asyncio.Event()
+        self._listener = Listener(dsn, "durable-client", "durable_done", self._hear)
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def wait(self, run_id: str) -> None:
+        """Return when the run is final."""
+        if not self._tasks:
+            self._tasks = [asyncio.create_task(self._listener.run()), asyncio.create_task(self._look())]
+        await self._listener.ready.wait()
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(run_id, set()).add(future)
+        try:
+            if run_id in await self._finished([run_id]):
+                return
+            await future
+        finally:
+            waiters = self._waiting.get(run_id, set())
+            waiters.discard(future)
+            if not waiters:
+                self._waiting.pop(run_id, None)
+
+    async def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _hear(self, payload: str) -> None:
+        self._heard |= set(self._waiting) if payload == "a" else self._waiting.keys() & set(payload.split(","))
+        if self._heard:
+            self._wake.set()
+
+    async def _look(self) -> None:
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self.POLL):
+                    await self._wake.wait()
+            self._wake.clear()
+            asked, self._heard = self._heard or set(self._waiting), set()
+            if asked:
+                for run_id in await self._finished(list(asked)):
+                    for future in self._waiting.get(run_id, ()):
+                        if not future.done():
+                            future.set_result(None)

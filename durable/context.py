@@ -1,0 +1,404 @@
+"""DurableContext: the only way from a workflow to its journal.
+
+Each operation performs one command and gives back its committed record. On a replay the record is given back and
+the command is not performed. Names tell operations apart: explicit, or derived from the function; repeated names
+are numbered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+import uuid
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Literal
+
+from orjson import Fragment
+
+from durable import codec, faults
+from durable.children import Group, Handle, span
+from durable.errors import ChildFailed, EventTimeout, StepUncertain, ValueRefused
+from durable.failures import describe, raised
+from durable.ids import child_ids, group_start, uuid7
+from durable.journal import Record, Replay
+from durable.lanes import StepInfo, current, lane_of
+from durable.parking import Parking
+from durable.recording import Recording
+from durable.retry import RetryPolicy
+from durable.runlog import RunLog
+from durable.start import Start, input_of, row_of
+from durable.workflow import Lane, Workflow, policy_of
+
+if TYPE_CHECKING:
+    from durable.services import Services
+
+Seconds = float | timedelta
+JoinMode = Literal["all", "first_failure", "any"]
+
+
+class Ran:
+    """What `confirm` returns when an at-most-once step did take effect, with its result."""
+
+    def __init__(self, value: Any = None):
+        self.value = value
+
+
+class NotRun:
+    """What `confirm` returns when an at-most-once step certainly did not take effect."""
+
+
+class DurableContext(Recording):
+    """What a workflow acts through. One per task; never shared, never stored."""
+
+    def __init__(
+        self,
+        services: Services,
+        parking: Parking,
+        replay: Replay | None,
+        pos: int,
+        queue: str,
+        prefix: str = "",
+    ):
+        super().__init__(services, parking, replay, pos, prefix)
+        self.queue = queue
+        self.spawned = False
+        self.log = RunLog(self)
+
+    # ---------------------------------------------------------------- steps
+
+    async def step(
+        self,
+        *call: Any,
+        retry: RetryPolicy | None = None,
+        timeout: Seconds | None = None,
+        lane: Lane | None = None,
+        **kwargs: Any,
+    ) -> Any:
+        """Run `fn(*args, **kwargs)` as a step: `ctx.step(fn, *args)` or `ctx.step("name", fn, *args)`.
+
+        At least once, recorded exactly once. Fails as `StepFailed` when the retry policy gives up.
+        """
+        name, fn, args = _call(call)
+        policy = policy_of(fn)
+        key = self._key(name or policy.name or _name_of(fn))
+        limit = _seconds(timeout) if timeout is not None else policy.timeout
+
+        async def perform(attempt: int) -> Any:
+            began = time.monotonic()
+            value = await self._attempt(key, attempt, fn, args, kwargs, limit, lane or policy.lane)
+            if faults.armed:
+                faults.point("step.after")
+            return await self.record_value("step", key, value, int((time.monotonic() - began) * 1000))
+
+        return await self._with_retries(key, retry or policy.retry, perform)
+
+    async def transaction(self, *call: Any, retry: RetryPolicy | None = None, **kwargs: Any) -> Any:
+        """Run `fn(connection, *args)`: what it writes commits together with the step's record, exactly once.
+
+        An async function gets a `psycopg.AsyncConnection`, a plain one a `psycopg.Connection` in a thread. Only the
+        runtime's own database is covered.
+        """
+        name, fn, args = _call(call)
+        policy = policy_of(fn)
+        key = self._key(name or policy.name or _name_of(fn))
+
+        async def perform(attempt: int) -> Any:
+            await self._services.gate.open()
+            info = StepInfo(self.run_id, self.task_id, key, attempt)
+            return await self._services.transactions.run(self, info, fn, args, kwargs)
+
+        return await self._with_retries(key, retry or policy.retry, perform)
+
+    async def at_most_once(self, *call: Any, confirm: Callable[..., Any] | None = None, **kwargs: Any) -> Any:
+        """Run a step that must never run twice. Its intent is recorded first.
+
+        After a crash in between, `confirm(*args)` says whether it took effect: `Ran(value)` or `NotRun()`. Without a
+        confirm, or when it does not know, the run waits for a person (`durable runs decide`).
+        """
+        name, fn, args = _call(call)
+        key = self._key(name or policy_of(fn).name or _name_of(fn))
+        begun = False
+        while (record := await self._recorded(key, ("intent", "step", "failed"))) is not None:
+            if record.kind == "step":
+                return self.opened(record.body)
+            if record.kind == "failed":
+                raise raised(record.body)
+            begun = True
+        if begun:
+            decided = await self._decide(key, args, kwargs, confirm)
+            if isinstance(decided, Ran):
+                async with self._operation():
+                    return await self.record_value("step", key, decided.value)
+        async with self._operation():
+            if not begun:
+                await self._record("intent", key, b"null")
+            return await self._run_once(key, fn, args, kwargs)
+
+    # ---------------------------------------------------------------- waits
+
+    async def sleep(self, duration: Seconds, *, name: str = "sleep") -> None:
+        """Sleep without holding a slot, through crashes and restarts."""
+        await self._sleep(name, lambda now: now + _seconds(duration))
+
+    async def sleep_until(self, when: datetime, *, name: str = "sleep") -> None:
+        """Sleep until a time with a zone."""
+        if when.tzinfo is None:
+            raise ValueRefused(f"sleep_until({when.isoformat()}): a time without a zone; add tzinfo=UTC")
+        await self._sleep(name, lambda now: when.timestamp())
+
+    async def wait_for_event(
+        self,
+        event: str,
+        *,
+        timeout: Seconds | None = None,
+        since: datetime | None = None,
+        name: str | None = None,
+    ) -> Any:
+        """The payload of the oldest event of this name that this wait has not received yet.
+
+        Raises `EventTimeout` when `timeout` is over first; that outcome is recorded and a late event changes nothing.
+        """
+        step = name or f"event:{event}"
+        key = self._key(step)
+        record = await self._recorded(key, ("event", "timeout"))
+        if record is None:
+            async with self._operation():
+                until = None if timeout is None else self._services.clock.now() + _seconds(timeout)
+                row = self._wait_row(key) | {"n": event, "s": f"{self.task_id}/{step}", "until": until}
+                row["since"] = since.timestamp() if since else None
+                outcome = await self._parking.outcome(key, row, until)
+                kind = "timeout" if "timeout" in outcome else "event"
+                await self._record(kind, key, codec.encode(outcome), effects=self._consumed(key))
+                record = Record(self._pos - 1, kind, key, outcome)
+        if record.kind == "timeout":
+            raise EventTimeout(event)
+        return self.opened(record.body["payload"])
+
+    async def emit_event(self, event: str, payload: Any = None, *, name: str | None = None) -> None:
+        """Emit an event, exactly once per call of this run."""
+        key = self._key(name or f"emit:{event}")
+        if await self._recorded(key, ("emit",)) is not None:
+            return
+        body = Fragment(self.sealed(self.encoded(payload)))
+        async with self._operation():
+            event_id = uuid7()
+            row = {"i": event_id, "n": event, "b": body, "r": self.run_id}
+            await self._record("emit", key, codec.encode({"event": event_id}), effects={"events": [row]})
+
+    # ---------------------------------------------------------------- children
+
+    async def spawn(self, workflow: Workflow | str, *args: Any, options: Start | None = None, **kwargs: Any) -> Handle:
+        """Start a child task of this run. It runs on its own; `wait_for` or `gather` gives its result."""
+        group = await self.spawn_many(workflow, [input_of(workflow, args, kwargs)], options=options)
+        return group[0]
+
+    async def spawn_many(
+        self, workflow: Workflow | str, inputs: Sequence[dict[str, Any]], *, options: Start | None = None
+    ) -> Group:
+        """Start many children with one record; each input is an object of named arguments."""
+        name = workflow if isinstance(workflow, str) else workflow.name
+        key = self._key((options and options.name) or f"spawn:{name}")
+        record = await self._recorded(key, ("spawn",))
+        self.spawned = True
+        if record is not None:
+            return Group(record.body["first"], record.body["count"], name)
+        bodies = [Fragment(self.sealed(self.encoded(given))) for given in inputs]
+        async with self._operation():
+            first = group_start()
+            line, deadline = await self._services.line_of((options and options.queue) or self.queue, name)
+            base = {"run": self.run_id, "parent": self.task_id, "line": line, **row_of(options, deadline)}
+            ids = child_ids(first, len(bodies))
+            spawns = [{**base, "id": child, "input": body} for child, body in zip(ids, bodies, strict=True)]
+            data = codec.encode({"first": first, "count": len(bodies)})
+            await self._record("spawn", key, data, effects={"spawns": spawns} if spawns else None)
+            return Group(first, len(bodies), name)
+
+    async def wait_for(
+        self, tasks: Handle | Sequence[Handle], *, mode: JoinMode = "first_failure", name: str = "children"
+    ) -> Any:
+        """Wait for children without holding a slot; the result of one handle, or a list in the order given.
+
+        `first_failure` raises `ChildFailed` as soon as one fails; `all` waits for every one first; `any` returns the
+        result of the first that ends.
+        """
+        handles: Sequence[Handle] = [tasks] if isinstance(tasks, Handle) else tasks
+        key = self._key(name)
+        if not handles:
+            return []
+        record = await self._recorded(key, ("child",))
+        if record is None:
+            async with self._operation():
+                row = self._wait_row(key) | {"mode": mode} | span(handles)
+                outcome = await self._parking.outcome(key, row, None)
+                await self._record("child", key, codec.encode(outcome), effects=self._consumed(key))
+                record = Record(self._pos - 1, "child", key, outcome)
+        results = await self._child_results(record, handles)
+        return results[0] if isinstance(tasks, Handle) or mode == "any" else results
+
+    async def gather(self, *branches: Awaitable[Any] | Handle, return_exceptions: bool = False) -> list[Any]:
+        """Run branches of this task side by side: steps, sleeps, waits, handles of children.
+
+        The task parks only when all of them wait.
+        """
+        handles = [branch for branch in branches if isinstance(branch, Handle)]
+        if handles and len(handles) == len(branches) and not return_exceptions:
+            return list(await self.wait_for(handles))
+        running = [self.wait_for(branch) if isinstance(branch, Handle) else branch for branch in branches]
+        return list(await asyncio.gather(*running, return_exceptions=return_exceptions))
+
+    async def map(
+        self, workflow: Workflow | str, inputs: Sequence[dict[str, Any]], *, options: Start | None = None
+    ) -> list[Any]:
+        """One child per input, and their results in that order."""
+        return list(await self.wait_for(await self.spawn_many(workflow, inputs, options=options)))
+
+    # ---------------------------------------------------------------- recorded surroundings
+
+    async def now(self) -> datetime:
+        """The time, recorded: a replay sees the same."""
+        return datetime.fromtimestamp(await self._noted("now", self._services.clock.now), UTC)
+
+    async def random(self) -> float:
+        """A number in [0, 1), recorded."""
+        return float(await self._noted("random", random.random))
+
+    async def uuid4(self) -> uuid.UUID:
+        """A random UUID, recorded."""
+        return uuid.UUID(await self._noted("uuid4", lambda: str(uuid.uuid4())))
+
+    def progress(self, done: float, total: float | None = None, note: str | None = None) -> None:
+        """Say how far the run is. Only the newest is kept; nothing waits for it."""
+        if not self.replaying:
+            self.say({"progress": [{"r": self.run_id, "t": self.task_id, "d": done, "o": total, "n": note}]})
+
+    # ---------------------------------------------------------------- inside
+
+    async def _attempt(
+        self,
+        key: str,
+        attempt: int,
+        fn: Callable[..., Any],
+        args: Any,
+        kwargs: Any,
+        limit: float | None,
+        lane: Lane | None,
+    ) -> Any:
+        info = StepInfo(self.run_id, self.task_id, key, attempt)
+        if self._services.gate.closed:
+            await self._services.gate.open()
+        if limit is not None or (lane or lane_of(fn, None)) != "loop":
+            return await self._services.lanes.run(info, fn, args, kwargs, limit, lane)
+        # The hot path: no timer, no task, no thread.
+        if faults.armed:
+            faults.point("step.before")
+        token = current.set(info)
+        try:
+            return await fn(*args, **kwargs)
+        finally:
+            current.reset(token)
+
+    async def _run_once(self, key: str, fn: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        try:
+            value = await self._attempt(key, 1, fn, args, kwargs, None, None)
+            return await self.record_value("step", key, value)
+        except Exception as exc:
+            error = {**describe(exc), "step": key, "attempt": 1, "pos": self._pos}
+            await self._record("failed", key, codec.encode(error))
+            raise raised(error) from None
+
+    async def _decide(self, key: str, args: Any, kwargs: Any, confirm: Callable[..., Any] | None) -> Ran | NotRun:
+        """Whether an at-most-once step that was begun took effect: ask `confirm`, then a person."""
+        if confirm is not None:
+            said = await self.step(f"{key}:confirm", _ask, confirm, args, kwargs)
+            if said["sure"]:
+                return Ran(said["value"]) if said["ran"] else NotRun()
+        answer = await self.wait_for_event(f"durable.decide/{self.task_id}/{key}", name=f"{key}:decide")
+        if "ran" in answer:
+            return Ran(answer["ran"])
+        if answer.get("again"):
+            return NotRun()
+        message = answer.get("fail") or "a person decided that it failed"
+        error = {"type": "StepUncertain", "message": message, "step": key, "pos": self._pos}
+        async with self._operation():
+            await self._record("failed", key, codec.encode(error))
+        raise StepUncertain(error)
+
+    async def _sleep(self, name: str, at: Callable[[float], float]) -> None:
+        key = self._key(name)
+        record = await self._recorded(key, ("sleep",))
+        if record is None:
+            async with self._operation():
+                until = at(self._services.clock.now())
+                await self._record("sleep", key, codec.encode({"until": until}))
+        else:
+            until = record.body["until"]
+        if await self._recorded(key, ("slept",)) is None:
+            async with self._operation():
+                await self._parking.until(key, until)
+                self._parking.check()
+                await self._record("slept", key, b"null")
+
+    async def _child_results(self, record: Record, handles: Sequence[Handle]) -> list[Any]:
+        """How the children ended; the record says which one of them decided the wait, if one did."""
+        first = record.body.get("first")
+        if first is not None:
+            rows = await self._services.read_children({"kids": [first]})
+        else:
+            rows = await self._services.read_children(span(handles))
+        for task_id, state, _, error in rows:
+            if state != "succeeded":
+                raise ChildFailed({**(error or {}), "child": task_id, "step": record.name, "pos": record.pos})
+        if first is not None or isinstance(handles, Group):
+            return [self.opened(row[2]) for row in rows]
+        by_id = {row[0]: self.opened(row[2]) for row in rows}
+        return [by_id[handle.task_id] for handle in handles]
+
+    async def _noted(self, name: str, make: Callable[[], Any]) -> Any:
+        key = self._key(name)
+        record = await self._recorded(key, ("value",))
+        if record is not None:
+            return self.opened(record.body)
+        async with self._operation():
+            return await self.record_value("value", key, make())
+
+    def _wait_row(self, key: str) -> dict[str, Any]:
+        return {"r": self.run_id, "t": self.task_id, "k": key}
+
+    def _consumed(self, key: str) -> dict[str, list[dict[str, Any]]]:
+        return {"consumed": [self._wait_row(key)]}
+
+
+async def _ask(confirm: Callable[..., Any], args: Any, kwargs: Any) -> dict[str, Any]:
+    """Call a confirm function; its answer as a recordable value."""
+    said = confirm(*args, **kwargs)
+    if asyncio.iscoroutine(said):
+        said = await said
+    if isinstance(said, Ran):
+        return {"sure": True, "ran": True, "value": said.value}
+    return {"sure": isinstance(said, NotRun), "ran": False, "value": None}
+
+
+def _call(call: tuple[Any, ...]) -> tuple[str | None, Callable[..., Any], tuple[Any, ...]]:
+    """`("name", fn, *args)` or `(fn, *args)`."""
+    if not call:
+        raise TypeError("a step needs a function: ctx.step(fn, *args) or ctx.step('name', fn, *args)")
+    if isinstance(call[0], str):
+        if len(call) < 2 or not callable(call[1]):
+            raise TypeError(f"step {call[0]!r} has no function: ctx.step({call[0]!r}, fn, *args)")
+        return call[0], call[1], call[2:]
+    if not callable(call[0]):
+        raise TypeError(f"{call[0]!r} is not a function; a step is ctx.step(fn, *args)")
+    return None, call[0], call[1:]
+
+
+def _name_of(fn: Callable[..., Any]) -> str:
+    return getattr(fn, "__name__", None) or type(fn).__name__
+
+
+def _seconds(duration: Seconds) -> float:
+    seconds = duration.total_seconds() if isinstance(duration, timedelta) else float(duration)
+    if not 0 <= seconds < 3e11:
+        raise ValueRefused(f"a duration of {duration} is not between 0 and ten thousand years")
+    return seconds

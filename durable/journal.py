@@ -1,0 +1,137 @@
+"""Replay: the recorded past of a task, delivered again in its one recorded order.
+
+A record is handed to whoever asks for it by name, but never before the records in front of it: concurrent branches
+of a workflow then see the same interleaving as the first time. Nothing new starts before the past is used up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict, deque
+from typing import Any, NamedTuple
+
+from durable.errors import Diverged
+
+# How long the workflow may stay silent before a record that nobody asks for counts as a divergence. Only ever
+# waited for in that case: deterministic code asks at once.
+PATIENCE = 1.0
+
+
+class Record(NamedTuple):
+    """One journal row."""
+
+    pos: int
+    kind: str
+    name: str
+    body: Any
+
+
+class Replay:
+    """Records of a task, to be asked for by name."""
+
+    def __init__(self, run_id: str, records: list[Record]):
+        self._run_id = run_id
+        self._records, self._optional = _without_voided(records)
+        self._next = 0
+        self._asking: dict[str, asyncio.Future[Record | None]] = {}
+        self._asked = 0
+        self._watch: asyncio.TimerHandle | None = None
+
+    @property
+    def over(self) -> bool:
+        """Nothing is left that could be asked for."""
+        return self._next >= len(self._records) and not self._optional
+
+    async def take(self, name: str) -> Record | None:
+        """The next record of this name, when its turn has come; None when the past does not hold one."""
+        self._asked += 1
+        if name in self._optional:
+            return self._take_optional(name)
+        if self._next >= len(self._records):
+            return None
+        if self._records[self._next].name == name:
+            return self._advance()
+        turn: asyncio.Future[Record | None] = asyncio.get_running_loop().create_future()
+        self._asking[name] = turn
+        self._start_watch()
+        return await turn
+
+    def finish(self) -> None:
+        """The workflow has returned: every record must have been asked for."""
+        if self._next < len(self._records):
+            raise self._divergence("returned")
+
+    def _advance(self) -> Record:
+        record = self._records[self._next]
+        self._next += 1
+        self._let_next_go()
+        return record
+
+    def _let_next_go(self) -> None:
+        if self._next >= len(self._records):
+            for turn in self._asking.values():
+                _resolve(turn, None)
+            self._asking.clear()
+            return
+        name = self._records[self._next].name
+        if name in self._asking:
+            # One at a time: the next record goes out after the code that takes this one has run.
+            _resolve(self._asking.pop(name), self._records[self._next])
+            self._next += 1
+            asyncio.get_running_loop().call_soon(self._let_next_go)
+
+    def _take_optional(self, name: str) -> Record:
+        waiting = self._optional[name]
+        record = waiting.popleft()
+        if not waiting:
+            del self._optional[name]
+        return record
+
+    def _start_watch(self) -> None:
+        if self._watch is None:
+            self._watch = asyncio.get_running_loop().call_later(PATIENCE, self._look, self._asked, self._next)
+
+    def _look(self, asked: int, at: int) -> None:
+        self._watch = None
+        if not self._asking:
+            return
+        if (asked, at) != (self._asked, self._next):
+            self._start_watch()
+            return
+        for turn in self._asking.values():
+            if not turn.done():
+                turn.set_exception(self._divergence("asked for " + " and ".join(map(repr, self._asking))))
+        self._asking.clear()
+
+    def _divergence(self, did: str) -> Diverged:
+        held = self._records[self._next]
+        return Diverged(
+            f"run {self._run_id}: the journal holds {held.kind} {held.name!r} at position {held.pos}, but the workflow"
+            f" {did}. The code has changed since this run began, or decides by something that is not recorded."
+            " Put the old code back and retry the run, or fork it from a step before this one."
+        )
+
+
+def _resolve(turn: asyncio.Future[Record | None], record: Record | None) -> None:
+    if not turn.done():
+        turn.set_result(record)
+
+
+def _without_voided(records: list[Record]) -> tuple[list[Record], dict[str, deque[Record]]]:
+    """Apply `retry` records: the failure that each names is gone with its attempts; what was recorded after it is
+    given to whoever still asks for it, and demanded from nobody."""
+    kept: list[Record] = []
+    optional: dict[str, deque[Record]] = defaultdict(deque)
+    for record in records:
+        if record.kind != "retry":
+            kept.append(record)
+            continue
+        void = record.body.get("void")
+        failed = next((r for r in kept if r.pos == void), None)
+        if failed is None:
+            continue
+        for later in kept:
+            if later.pos > failed.pos:
+                optional[later.name].append(later)
+        kept = [r for r in kept if r.pos < failed.pos and r.name != failed.name]
+    return kept, dict(optional)

@@ -1,0 +1,143 @@
+"""Where a step runs: async functions on the loop, plain ones in a thread, killable ones in a process.
+
+Only a process can really be stopped, so a plain function with a timeout runs in one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import inspect
+import multiprocessing
+import pickle
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+from pebble import ProcessPool
+
+from durable.workflow import Lane
+
+
+class AttemptTimeout(Exception):
+    """One attempt of a step took longer than its timeout."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepInfo:
+    """What a step may know about itself: `durable.current_step()`."""
+
+    run_id: str
+    task_id: str
+    name: str
+    attempt: int
+
+    @property
+    def idempotency_key(self) -> str:
+        """The same for every attempt of this step of this run; hand it to the service that you call."""
+        return f"{self.task_id}:{self.name}"
+
+
+current: contextvars.ContextVar[StepInfo] = contextvars.ContextVar("durable_step")
+
+
+def current_step() -> StepInfo:
+    """The step that is running now. Only inside a step."""
+    try:
+        return current.get()
+    except LookupError:
+        raise RuntimeError("current_step() was called outside of a step") from None
+
+
+class Lanes:
+    """Threads and processes of one worker, made when first needed."""
+
+    def __init__(self, threads: int, processes: int):
+        self._thread_count = threads
+        self._process_count = processes
+        self._threads: ThreadPoolExecutor | None = None
+        self._processes: ProcessPool | None = None
+
+    async def run(
+        self,
+        info: StepInfo,
+        fn: Callable[..., Any],
+        args: Any,
+        kwargs: Any,
+        timeout: float | None,
+        lane: Lane | None,
+    ) -> Any:
+        """One attempt of a step; raises `AttemptTimeout` when its time is over."""
+        lane = lane or lane_of(fn, timeout)
+        if lane == "process":
+            return await self._in_process(info, fn, args, kwargs, timeout)
+        token = current.set(info)
+        try:
+            async with asyncio.timeout(timeout) as limit:
+                if lane == "loop":
+                    return await fn(*args, **kwargs)
+                return await self._in_thread(fn, args, kwargs)
+        except TimeoutError:
+            # A TimeoutError of the step's own is an ordinary failure.
+            if limit.expired():
+                raise AttemptTimeout(f"took longer than {timeout:g} s") from None
+            raise
+        finally:
+            current.reset(token)
+
+    def close(self) -> None:
+        if self._threads is not None:
+            self._threads.shutdown(wait=False, cancel_futures=True)
+        if self._processes is not None:
+            self._processes.stop()  # type: ignore[no-untyped-call]  # pebble leaves it untyped
+            self._processes.join()
+
+    async def _in_thread(self, fn: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(self._thread_count, thread_name_prefix="durable-step")
+        context = contextvars.copy_context()
+        return await asyncio.get_running_loop().run_in_executor(self._threads, lambda: context.run(fn, *args, **kwargs))
+
+    async def _in_process(
+        self, info: StepInfo, fn: Callable[..., Any], args: Any, kwargs: Any, timeout: float | None
+    ) -> Any:
+        _check_picklable(info.name, fn, args, kwargs)
+        if self._processes is None:
+            # forkserver: a fork of a process with threads and an event loop is not safe.
+            self._processes = ProcessPool(
+                max_workers=self._process_count, context=multiprocessing.get_context("forkserver")
+            )
+        job: Future[Any] = self._processes.schedule(_in_child, args=(info, fn, args, kwargs), timeout=timeout)
+        try:
+            return await asyncio.wrap_future(job)
+        except asyncio.CancelledError:
+            job.cancel()
+            raise
+        except TimeoutError:
+            if timeout is not None:
+                raise AttemptTimeout(f"took longer than {timeout:g} s, and its process was killed") from None
+            raise
+
+
+def lane_of(fn: Callable[..., Any], timeout: float | None) -> Lane:
+    """Where a function runs unless told otherwise."""
+    if inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(getattr(fn, "__call__", None)):  # noqa: B004
+        return "loop"
+    return "thread" if timeout is None else "process"
+
+
+def _in_child(info: StepInfo, fn: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    current.set(info)
+    result = fn(*args, **kwargs)
+    return asyncio.run(result) if inspect.iscoroutine(result) else result
+
+
+def _check_picklable(name: str, fn: Callable[..., Any], args: Any, kwargs: Any) -> None:
+    try:
+        pickle.dumps((fn, args, kwargs))
+    except (pickle.PicklingError, AttributeError, TypeError) as exc:
+        raise TypeError(
+            f"step {name!r} runs in a process (it has a timeout or lane='process'), but cannot be sent there: {exc}."
+            " Use a function at module level, or make it async."
+        ) from None

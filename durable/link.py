@@ -1,0 +1,136 @@
+"""A lean connection for the hot path: one prepared call at a time, straight on libpq.
+
+psycopg connects, authenticates and encrypts; after that the calls of flushers and passes go through its libpq
+wrapper without cursors, adaptation or a reader registered anew for every query.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import psycopg
+from psycopg import errors, pq
+
+from durable import faults
+from durable.errors import StoreUnavailable
+
+Param = bytes | None
+
+# A session that neither answers nor closes must not hold a fence row for long.
+_SESSION = (
+    "-c idle_in_transaction_session_timeout=60s -c client_connection_check_interval=5s"
+    " -c default_transaction_isolation=read\\ committed -c statement_timeout=0"
+)
+CONNECT: dict[str, Any] = {"connect_timeout": 10, "tcp_user_timeout": 15000, "keepalives_idle": 10}
+
+
+async def connect(dsn: str, application: str) -> psycopg.AsyncConnection:
+    """A psycopg connection in autocommit, with the session settings that the protocol relies on."""
+    try:
+        return await psycopg.AsyncConnection.connect(
+            dsn,
+            autocommit=True,
+            application_name=application,
+            options=_SESSION,
+            prepare_threshold=None,
+            **CONNECT,
+        )
+    except psycopg.OperationalError as exc:
+        raise StoreUnavailable(explain_unreachable(dsn, exc)) from exc
+
+
+def explain_unreachable(dsn: str, error: Exception) -> str:
+    """What was tried, without the password, and what to do next."""
+    info = psycopg.conninfo.conninfo_to_dict(dsn)
+    where = f"{info.get('host', 'localhost')}:{info.get('port', 5432)}/{info.get('dbname', '')}"
+    first = str(error).strip().splitlines()[-1] if str(error).strip() else type(error).__name__
+    return f"cannot reach PostgreSQL at {where}: {first}. Check that it runs and that DURABLE_DATABASE_URL is right."
+
+
+class Link:
+    """One server session that runs one prepared statement at a time."""
+
+    def __init__(self, connection: psycopg.AsyncConnection):
+        self._connection = connection
+        self._pg = connection.pgconn
+        self._fd = self._pg.socket
+        self._loop = asyncio.get_running_loop()
+        self._names: dict[str, bytes] = {}
+        self._waiter: asyncio.Future[pq.abc.PGresult] | None = None
+        self._loop.add_reader(self._fd, self._readable)
+        self.calls = 0
+
+    @classmethod
+    async def open(cls, dsn: str, application: str) -> Link:
+        return cls(await connect(dsn, application))
+
+    async def call(self, sql: str, params: Sequence[Param], fault: str | None = None) -> bytes | None:
+        """Run `sql` and answer with its first column of its first row."""
+        name = self._names.get(sql) or await self._prepare(sql)
+        self._pg.send_query_prepared(name, params)
+        self.calls += 1
+        if faults.armed and fault is not None:
+            self._pg.flush()
+            faults.point(fault)
+        result = await self._answer()
+        return result.get_value(0, 0) if result.ntuples else None
+
+    async def close(self) -> None:
+        self._loop.remove_reader(self._fd)
+        self._loop.remove_writer(self._fd)
+        await self._connection.close()
+
+    async def _prepare(self, sql: str) -> bytes:
+        name = b"d%d" % len(self._names)
+        self._pg.send_prepare(name, sql.encode())
+        await self._answer()
+        self._names[sql] = name
+        return name
+
+    async def _answer(self) -> pq.abc.PGresult:
+        waiter = self._waiter = self._loop.create_future()
+        if self._pg.flush():
+            self._loop.add_writer(self._fd, self._writable)
+        try:
+            result: pq.abc.PGresult = await waiter
+        finally:
+            self._waiter = None
+        if result.status == pq.ExecStatus.FATAL_ERROR:
+            raise errors.error_from_result(result, encoding="utf-8")
+        return result
+
+    def _writable(self) -> None:
+        try:
+            if not self._pg.flush():
+                self._loop.remove_writer(self._fd)
+        except psycopg.Error as exc:
+            self._broken(exc)
+
+    def _readable(self) -> None:
+        try:
+            self._pg.consume_input()
+            if self._pg.is_busy():
+                return
+            last = None
+            while (result := self._pg.get_result()) is not None:
+                last = result
+                if self._pg.is_busy():
+                    return
+        except psycopg.Error as exc:
+            self._broken(exc)
+            return
+        if last is not None and self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(last)
+
+    def _broken(self, exc: Exception) -> None:
+        # The socket stays readable for ever once it is closed: stop listening, or the loop spins.
+        self._loop.remove_reader(self._fd)
+        self._loop.remove_writer(self._fd)
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_exception(errors.OperationalError(str(exc)))
+
+    @property
+    def broken(self) -> bool:
+        return self._pg.status != pq.ConnStatus.OK

@@ -1,0 +1,120 @@
+"""Notifications: hints from the store, never the truth."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import psycopg
+import structlog
+
+from durable.errors import StoreUnavailable
+from durable.link import connect
+
+log = structlog.get_logger("durable.listener")
+
+
+class Listener:
+    """Calls `hear` with every payload of one channel, and with "a" (look at everything) after each reconnect."""
+
+    def __init__(self, dsn: str, application: str, channel: str, hear: Callable[[str], None]):
+        self._dsn = dsn
+        self._application = application
+        self._channel = channel
+        self._hear = hear
+        self.healthy = False
+        self.ready = asyncio.Event()
+
+    async def run(self) -> None:
+        rest = 0.1
+        while True:
+            try:
+                await self._listen()
+            except (StoreUnavailable, psycopg.OperationalError) as exc:
+                self.healthy = False
+                log.info("not listening, will try again", channel=self._channel, error=str(exc).strip())
+                await asyncio.sleep(rest)
+                rest = min(rest * 2, 2.0)
+
+    async def _listen(self) -> None:
+        connection = await connect(self._dsn, self._application)
+        try:
+            await connection.execute(f"listen {self._channel}")
+            self.healthy = True
+            self.ready.set()
+            self._hear("a")
+            async for notice in connection.notifies():
+                self._hear(notice.payload)
+        finally:
+            self.healthy = False
+            await connection.close()
+
+
+class Notifier:
+    """Tells others what this worker has committed, after the commit and coalesced."""
+
+    # Between two notifications under load; the first one after a pause goes out at once.
+    PAUSE = 0.005
+    MOST_IDS = 150
+
+    def __init__(self, dsn: str, application: str):
+        self._dsn = dsn
+        self._application = application
+        self._lines: set[int] = set()
+        self._shards: set[int] = set()
+        self._ended: list[str] = []
+        self._wake = asyncio.Event()
+        self._connection: psycopg.AsyncConnection | None = None
+
+    def work(self, lines: set[int]) -> None:
+        self._lines |= lines
+        self._wake.set()
+
+    def signals(self, shards: set[int]) -> None:
+        self._shards |= shards
+        self._wake.set()
+
+    def ended(self, run_id: str) -> None:
+        self._ended.append(run_id)
+        self._wake.set()
+
+    async def run(self) -> None:
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            try:
+                await self.run_once()
+            except (StoreUnavailable, psycopg.OperationalError):
+                # Only hints are lost: everyone polls.
+                self._connection = None
+            await asyncio.sleep(self.PAUSE)
+
+    async def run_once(self) -> None:
+        messages = self._take()
+        if not messages:
+            return
+        if self._connection is None or self._connection.closed:
+            self._connection = await connect(self._dsn, self._application)
+            # A hint need not survive a crash: it does not wait for the disk.
+            await self._connection.execute("set synchronous_commit = off")
+        channels, payloads = zip(*messages, strict=True)
+        await self._connection.execute(
+            "select pg_notify(c, p) from unnest(%s::text[], %s::text[]) x (c, p)",
+            (list(channels), list(payloads)),
+        )
+
+    async def close(self) -> None:
+        if self._connection is not None:
+            await self._connection.close()
+
+    def _take(self) -> list[tuple[str, str]]:
+        messages = []
+        if self._lines:
+            messages.append(("durable_work", "r" + ",".join(map(str, sorted(self._lines)))))
+        if self._shards:
+            messages.append(("durable_work", "s" + ",".join(map(str, sorted(self._shards)))))
+        if self._ended:
+            few = len(self._ended) <= self.MOST_IDS
+            messages.append(("durable_done", ",".join(self._ended) if few else "a"))
+        self._lines, self._shards, self._ended = set(), set(), []
+        return messages

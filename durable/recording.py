@@ -1,0 +1,238 @@
+"""Names, positions and commits of one task's records: what every operation of the context stands on."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+from orjson import Fragment
+
+from durable import codec
+from durable.errors import Diverged, Evicted
+from durable.failures import describe, raised
+from durable.journal import Record, Replay
+from durable.parking import Parking, Phase
+from durable.retry import RetryPolicy
+from durable.writer import Entry, Json
+
+if TYPE_CHECKING:
+    from durable.services import Services
+
+Effects = dict[str, list[Json]]
+_DEAD = Phase.DEAD
+
+
+class Recording:
+    """The journal of one task, as its code sees it: what was, and what is being added."""
+
+    def __init__(self, services: Services, parking: Parking, replay: Replay | None, pos: int, prefix: str):
+        self.run_id = parking.run_id
+        self.task_id = parking.task_id
+        self._services = services
+        self._parking = parking
+        self._writer = services.writer_of(parking.task_id)
+        self._replay = replay
+        self._pos = pos
+        self._prefix = prefix
+        self._counts: dict[str, int] = {}
+        self._open_transactions: dict[int, asyncio.Future[None]] = {}
+
+    @property
+    def replaying(self) -> bool:
+        return self._replay is not None
+
+    @property
+    def epoch(self) -> int:
+        return self._parking.epoch
+
+    def finish(self) -> None:
+        """The workflow has returned: its journal must be used up."""
+        if self._replay is not None:
+            self._replay.finish()
+
+    def say(self, effects: Effects) -> None:
+        """Something for the store that nobody waits for."""
+        entry = Entry(self.task_id, _ignore)
+        entry.effects = effects
+        self._writer.put(entry)
+
+    # ---------------------------------------------------------------- the past
+
+    def _key(self, name: str) -> str:
+        count = self._counts[name] = self._counts.get(name, 0) + 1
+        return f"{self._prefix}{name}" if count == 1 else f"{self._prefix}{name}#{count}"
+
+    async def _recorded(self, key: str, kinds: tuple[str, ...]) -> Record | None:
+        """The next record of `key` on a replay; None when the operation is to be performed."""
+        if self._replay is None:
+            return None
+        record = await self._replay.take(key)
+        if self._replay is not None and self._replay.over:
+            self._replay = None
+        if record is not None and record.kind not in kinds:
+            raise Diverged(
+                f"run {self.run_id}: the journal holds {record.kind} {key!r} at position {record.pos}, but the workflow"
+                f" asked for {' or '.join(kinds)} {key!r}. The code has changed since this run began: put the old code"
+                " back and retry the run, or fork it from a step before this one."
+            )
+        return record
+
+    # ---------------------------------------------------------------- what is added
+
+    async def _record(
+        self,
+        kind: str,
+        key: str,
+        data: bytes,
+        *,
+        effects: Effects | None = None,
+        ms: int | None = None,
+        pos: int | None = None,
+    ) -> None:
+        """Hand a record to the writer; returns after its commit, in the order of positions."""
+        if self._parking.phase is _DEAD:
+            raise Evicted("this copy of the task no longer counts")
+        if pos is None:
+            pos = self._pos
+            self._pos = pos + 1
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        entry = Entry(self.task_id, _settler(future))
+        entry.record, value = self.row(kind, key, data, pos, ms)
+        if value is not None:
+            effects = {**(effects or {}), "values": [value]}
+        entry.effects = effects
+        self._writer.put(entry)
+        await future
+        while self._open_transactions and (first := min(self._open_transactions)) < pos:
+            await self._open_transactions[first]
+        if self._parking.phase is _DEAD:
+            raise Evicted("this copy of the task no longer counts")
+
+    async def record_value(self, kind: str, key: str, value: Any, ms: int | None = None) -> Any:
+        """Record a user's value; returns what a replay will return."""
+        data = self.encoded(value)
+        await self._record(kind, key, self.sealed(data), ms=ms)
+        return codec.round_trip(value, data)
+
+    def row(self, kind: str, key: str, data: bytes, pos: int, ms: int | None = None) -> tuple[Json, Json | None]:
+        """A journal row, and the large value that it refers to, if any."""
+        value = None
+        if len(data) > codec.LARGE:
+            digest, small = codec.reference(data)
+            value, data = {"r": self.run_id, "h": digest, "b": Fragment(data)}, small
+        row: Json = {
+            "t": self.task_id,
+            "p": pos,
+            "e": self._parking.epoch,
+            "k": kind,
+            "n": key,
+            "b": Fragment(data),
+        }
+        if self.run_id != self.task_id:
+            row["r"] = self.run_id
+        if ms is not None:
+            row["m"] = ms
+        return row, value
+
+    def encoded(self, value: Any) -> bytes:
+        return codec.encode(value, limit=self._services.settings.max_value_bytes)
+
+    def sealed(self, data: bytes) -> bytes:
+        return codec.sealed_with(self._services.codec, data)
+
+    def opened(self, body: Any) -> Any:
+        return codec.unsealed_with(self._services.codec, body)
+
+    # ---------------------------------------------------------------- positions of transaction steps
+
+    def check_live(self) -> None:
+        if self._parking.phase is _DEAD:
+            raise Evicted("this copy of the task no longer counts")
+
+    def take_position(self) -> int:
+        """A position for a transaction step that is about to commit: later records are consumed after it."""
+        pos, self._pos = self._pos, self._pos + 1
+        self._open_transactions[pos] = asyncio.get_running_loop().create_future()
+        return pos
+
+    def release_position(self, pos: int) -> None:
+        self._open_transactions.pop(pos).set_result(None)
+
+    # ---------------------------------------------------------------- retries
+
+    async def _with_retries(self, key: str, retry: RetryPolicy, perform: Callable[[int], Awaitable[Any]]) -> Any:
+        """Perform attempts until one is recorded as a success or as the last; rests are durable and free the slot."""
+        attempt, rest_until = 1, None
+        while (record := await self._recorded(key, ("step", "failed", "attempt"))) is not None:
+            if record.kind == "step":
+                return self.opened(record.body)
+            if record.kind == "failed":
+                raise raised(record.body)
+            attempt, rest_until = record.body["attempt"] + 1, record.body["until"]
+        parking = self._parking
+        await parking.live()
+        parking.busy += 1
+        try:
+            while True:
+                if rest_until is not None:
+                    await parking.until(key, rest_until)
+                    parking.check()
+                began = time.monotonic()
+                try:
+                    return await perform(attempt)
+                except Exception as exc:
+                    if isinstance(exc, Diverged):
+                        raise
+                    rest_until = await self._failed_attempt(exc, key, attempt, retry, began)
+                    attempt += 1
+        finally:
+            parking.done()
+
+    async def _failed_attempt(self, exc: Exception, key: str, attempt: int, retry: RetryPolicy, began: float) -> float:
+        """Record a failure: until when to rest, or the exception for the workflow when it was the last attempt."""
+        rest = retry.rest(attempt, exc)
+        ms = int((time.monotonic() - began) * 1000)
+        error = {**describe(exc), "step": key, "attempt": attempt, "pos": self._pos}
+        if rest is None:
+            await self._record("failed", key, codec.encode(error), ms=ms)
+            raise raised(error) from None
+        until = self._services.clock.now() + rest
+        await self._record("attempt", key, codec.encode({"attempt": attempt, "until": until, "error": error}), ms=ms)
+        return until
+
+    def _operation(self) -> Operation:
+        return Operation(self._parking)
+
+
+class Operation:
+    """An operation under way: the task cannot park meanwhile."""
+
+    __slots__ = ("_parking",)
+
+    def __init__(self, parking: Parking):
+        self._parking = parking
+
+    async def __aenter__(self) -> None:
+        await self._parking.live()
+        self._parking.busy += 1
+
+    async def __aexit__(self, *_: object) -> None:
+        self._parking.done()
+
+
+def _ignore(error: BaseException | None) -> None:
+    """Nothing waits for this entry."""
+
+
+def _settler(future: asyncio.Future[None]) -> Callable[[BaseException | None], None]:
+    def settle(error: BaseException | None) -> None:
+        if future.done():
+            return
+        if error is None:
+            future.set_result(None)
+        else:
+            future.set_exception(error)
+
+    return settle

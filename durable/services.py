@@ -1,0 +1,86 @@
+"""What a worker lends to the tasks it runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+
+from durable.clock import Clock
+from durable.codec import Codec, referenced
+from durable.gate import Gate
+from durable.journal import Record
+from durable.lanes import Lanes
+from durable.reads import Reads
+from durable.settings import Settings
+from durable.transactions import Transactions
+from durable.writer import JournalWriter
+
+READ_JOURNAL = "select durable.read_journal($1, $2)"
+READ_VALUES = "select durable.read_values($1, $2)"
+READ_CHILDREN = "select durable.read_children($1, $2, $3)"
+LINE_OF = (
+    "select json_build_array(durable.line_of($1, $2),"
+    " (select extract(epoch from w.deadline) from durable.workflow w where w.name = $2))"
+)
+
+
+class Services:
+    """Shared by all tasks of one worker."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        codec: Codec,
+        clock: Clock,
+        gate: Gate,
+        lanes: Lanes,
+        reads: Reads,
+        transactions: Transactions,
+        writers: list[JournalWriter],
+    ):
+        self.settings = settings
+        self.codec = codec
+        self.clock = clock
+        self.gate = gate
+        self.lanes = lanes
+        self.transactions = transactions
+        self._reads = reads
+        self._writers = writers
+        self._lines: dict[tuple[str, str], tuple[int, float | None]] = {}
+
+    def writer_of(self, task_id: str) -> JournalWriter:
+        """One task's records always go through the same channel, so that a park cannot overtake a record."""
+        return self._writers[int(task_id[-1], 16) % len(self._writers)]
+
+    async def line_of(self, queue: str, workflow: str) -> tuple[int, float | None]:
+        """The line of a workflow on a queue, and the workflow's own deadline."""
+        found = self._lines.get((queue, workflow))
+        if found is None:
+            answer = orjson.loads(await self._reads.call(LINE_OF, [queue.encode(), workflow.encode()]) or b"null")
+            found = self._lines[queue, workflow] = (answer[0], answer[1])
+        return found
+
+    async def read_journal(self, run_id: str, task_id: str) -> list[Record]:
+        """The recorded past of a task, with large values put back in."""
+        raw = await self._reads.call(READ_JOURNAL, [run_id.encode(), task_id.encode()]) or b"[]"
+        records = [Record(*row) for row in orjson.loads(raw)]
+        return await self._with_values(run_id, records) if b'"ref"' in raw else records
+
+    async def read_children(self, which: dict[str, Any]) -> list[Any]:
+        """How children ended: [task, state, result, error], in id order."""
+        ids = which.get("kids")
+        first, last = which.get("first"), which.get("last")
+        params = [first and first.encode(), last and last.encode(), _array(ids)]
+        return list(orjson.loads(await self._reads.call(READ_CHILDREN, params) or b"[]"))
+
+    async def _with_values(self, run_id: str, records: list[Record]) -> list[Record]:
+        hashes = {found for record in records if (found := referenced(record.body))}
+        values = orjson.loads(await self._reads.call(READ_VALUES, [run_id.encode(), _array(sorted(hashes))]) or b"{}")
+        return [
+            record._replace(body=values[found]) if (found := referenced(record.body)) else record for record in records
+        ]
+
+
+def _array(items: list[str] | None) -> bytes | None:
+    return None if items is None else b"{" + b",".join(item.encode() for item in items) + b"}"

@@ -1,0 +1,210 @@
+"""One claimed task, from its claim to its end or park: load, run, classify, record."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Protocol
+
+import structlog
+from orjson import Fragment
+
+from durable import codec, faults
+from durable.claims import Claimed
+from durable.context import DurableContext
+from durable.errors import Cancelled, Evicted, Stop
+from durable.failures import describe
+from durable.journal import Record, Replay
+from durable.parking import Parking
+from durable.services import Services
+from durable.workflow import Workflow
+from durable.writer import Entry, Json, RecordRefused
+
+log = structlog.get_logger("durable.task")
+
+# Records of the cleanup stand apart from those of the body: a cancelled run never replays its body.
+CLEANUP = "cleanup/"
+
+
+class Host(Protocol):
+    """Who runs tasks, and is told what becomes of them."""
+
+    def left(self, run: TaskRun) -> None:
+        """It gave up its slot: it ended, or was given back."""
+
+    def parked(self, run: TaskRun) -> None:
+        """It waits, and may be resumed from memory."""
+
+    def ended(self, run: TaskRun) -> None:
+        """Its end is committed."""
+
+
+class TaskRun:
+    """A task in this process. It may park and be resumed by a later claim."""
+
+    def __init__(
+        self,
+        services: Services,
+        workflow: Workflow,
+        claimed: Claimed,
+        host: Host,
+    ):
+        self.claimed = claimed
+        self.draining = False
+        self.parked_at = 0.0
+        self._services = services
+        self._workflow = workflow
+        self._host = host
+        started = claimed.started or services.clock.now()
+        self.parking = Parking(
+            claimed.task_id, claimed.run_id, claimed.epoch, claimed.wakes, started,
+            services.writer_of(claimed.task_id), services.clock, self._on_parked,
+        )  # fmt: skip
+        for key, outcome, _ in claimed.waits or ():
+            self.parking.registered.add(key)
+            if outcome is not None:
+                self.parking.known[key] = outcome
+        self._context: DurableContext | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def task_id(self) -> str:
+        return self.claimed.task_id
+
+    def start(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._run(), name=f"durable:{self.task_id}")
+
+    def drain(self) -> None:
+        """Give the task back at its next step."""
+        self.draining = True
+        self.parking.kill()
+
+    def abandon(self) -> None:
+        """Stop at once and say nothing: the task is not ours any more, or parked."""
+        self.parking.kill()
+        if self._task is not None:
+            self._task.cancel()
+
+    # ---------------------------------------------------------------- the story
+
+    async def _run(self) -> None:
+        try:
+            end = await self._perform()
+        except (Evicted, asyncio.CancelledError):
+            self._evicted()
+            return
+        except RecordRefused as exc:
+            self._refused(exc)
+            return
+        self._finish(end)
+
+    async def _perform(self) -> Json:
+        records = await self._load()
+        stop = self.claimed.stop
+        if stop is None:
+            try:
+                return await self._body(records)
+            except Cancelled as exc:
+                stop = exc.why
+        return await self._stopped(records, stop)
+
+    async def _load(self) -> list[Record]:
+        if self.claimed.epoch <= 1:
+            return []
+        return await self._services.read_journal(self.claimed.run_id, self.claimed.task_id)
+
+    async def _body(self, records: list[Record]) -> Json:
+        """Run the workflow's own code; what became of it as an end row."""
+        context = self._context = self._open([r for r in records if not r.name.startswith(CLEANUP)], records, "")
+        try:
+            given = codec.unsealed_with(self._services.codec, self.claimed.input)
+            self._workflow.params.bind(self._workflow.name, (), given)
+            result = await self._workflow.fn(context, **given)
+            context.finish()
+            data = context.sealed(context.encoded(result))
+        except Stop:
+            raise
+        except RecordRefused:
+            raise
+        except Exception as exc:
+            return {"s": "failed", "x": describe(exc)}
+        return {"s": "succeeded", "r": Fragment(data)}
+
+    async def _stopped(self, records: list[Record], why: str) -> Json:
+        """The run was cancelled or is past its deadline: clean up, then end as such."""
+        self.parking.stop = None
+        error: Json = {"type": "Cancelled", "message": why.removeprefix("cancel:")}
+        if why == "deadline":
+            error = {"type": "DeadlineExceeded", "message": "the run was not done at its deadline"}
+        if self._workflow.cleanup is not None:
+            if self._context is not None:
+                records = await self._services.read_journal(self.claimed.run_id, self.claimed.task_id)
+            context = self._context = self._open([r for r in records if r.name.startswith(CLEANUP)], records, CLEANUP)
+            try:
+                await self._workflow.cleanup(context, **codec.unsealed_with(self._services.codec, self.claimed.input))
+            except Exception as exc:
+                error["cleanup"] = describe(exc)
+        return {"s": "failed" if why == "deadline" else "cancelled", "x": error}
+
+    def _open(self, past: list[Record], everything: list[Record], prefix: str) -> DurableContext:
+        replay = Replay(self.claimed.run_id, past) if past else None
+        pos = everything[-1].pos + 1 if everything else 0
+        return DurableContext(self._services, self.parking, replay, pos, self._workflow.queue, prefix)
+
+    # ---------------------------------------------------------------- how it goes on
+
+    def _finish(self, end: Json) -> None:
+        faults.point("end.before")
+        context = self._context
+        entry = Entry(self.task_id, self._ended)
+        entry.end = {
+            "t": self.task_id, "e": self.parking.epoch, "a": self.parking.started,
+            "m": (context is not None and context.spawned) or bool(self.parking.registered), **end,
+        }  # fmt: skip
+        self._services.writer_of(self.task_id).put(entry)
+        self._host.left(self)
+
+    def _ended(self, error: BaseException | None) -> None:
+        if error is None:
+            faults.point("end.after")
+            self._host.ended(self)
+            return
+        # The store cannot hold the result: the run fails, and says why.
+        log.error("a result was refused by the store", task=self.task_id, error=str(error))
+        entry = Entry(self.task_id, lambda _: None)
+        entry.end = {
+            "t": self.task_id,
+            "e": self.parking.epoch,
+            "s": "failed",
+            "x": describe(error),
+            "m": True,
+        }
+        self._services.writer_of(self.task_id).put(entry)
+
+    def _evicted(self) -> None:
+        if self.draining:
+            self._give_back()
+
+    def _refused(self, exc: RecordRefused) -> None:
+        """A record was refused. A second history of the task is dropped and replayed; anything else ends the run."""
+        log.error("a record was refused by the store", task=self.task_id, error=str(exc))
+        if exc.sqlstate == "23505":
+            self.parking.kill()
+            self._give_back()
+        else:
+            self._finish({"s": "failed", "x": describe(exc)})
+
+    def _give_back(self) -> None:
+        entry = Entry(self.task_id, lambda _: None)
+        entry.effects = {"gives": [{"t": self.task_id, "e": self.parking.epoch}]}
+        self._services.writer_of(self.task_id).put(entry)
+        self._host.left(self)
+
+    def _on_parked(self) -> None:
+        faults.point("park.after")
+        self.parked_at = time.monotonic()
+        self._host.parked(self)
+
+    async def wait_closed(self) -> None:
+        if self._task is not None:
+            await asyncio.wait([self._task])

@@ -1,0 +1,364 @@
+"""A term: one registration of a worker, from enlisting to leaving, or to the loss of its lease.
+
+It wires channels, writers, passer, beat and listener together and moves tasks between them. Whatever a term knew is
+worthless after its lease is lost: the worker then begins a new one under a new id.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import time
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Any
+
+import orjson
+import psycopg
+import structlog
+
+from durable import faults
+from durable.beat import Beat
+from durable.channel import Channel
+from durable.claims import ClaimDesk, Claimed, Want
+from durable.clock import Clock
+from durable.codec import Codec
+from durable.errors import LeaseLost
+from durable.gate import Gate
+from durable.ids import uuid7
+from durable.lanes import Lanes
+from durable.listener import Listener, Notifier
+from durable.passes import ALL_SHARDS, Passer
+from durable.reads import Reads
+from durable.services import Services
+from durable.settings import Settings
+from durable.taskrun import TaskRun
+from durable.transactions import Transactions
+from durable.workflow import Workflow
+from durable.writer import JournalWriter
+
+log = structlog.get_logger("durable.worker")
+
+ENLIST = "select durable.enlist($1, $2, $3)"
+LEAVE = "select durable.leave($1)"
+HELD_BY = "select durable.held_by($1)"
+REGISTER = "select json_agg(r) from durable.register($1, $2) r"
+SOLO = "select 1 from durable.ready where line = any($1) limit 1"
+SERVER = "select system_identifier || '/' || timeline_id from pg_control_system(), pg_control_checkpoint()"
+
+
+class Term:
+    """One worker id and everything that acts under it."""
+
+    def __init__(
+        self, dsn: str, workflows: Sequence[Workflow], queues: Sequence[str], settings: Settings, codec: Codec
+    ):
+        self.worker_id = uuid7()
+        self._dsn = dsn
+        self._workflows = {workflow.name: workflow for workflow in workflows}
+        self._queues = list(queues)
+        self._settings = settings
+        self._clock = Clock()
+        self._gate = Gate(settings.lease_seconds)
+        self._desk = ClaimDesk(settings.slots)
+        self._lanes = Lanes(settings.threads, settings.step_processes)
+        name = f"durable:{self.worker_id}"
+        self._reads = Reads(dsn, name)
+        self._notifier = Notifier(dsn, name)
+        self._listener = Listener(dsn, name, "durable_work", self._heard)
+        flushers = range(settings.flushers)
+        slots = range(settings.flushers + 1, settings.flushers + 1 + settings.transaction_slots)
+        self._channel_count = slots.stop
+        self._channels = [Channel(dsn, self.worker_id, number, self._check_server) for number in range(slots.start)]
+        self._writers = [JournalWriter(self._channels[number], self) for number in flushers]
+        self._transactions = Transactions(dsn, self.worker_id, slots)
+        self._passer = Passer(self._channels[-1], self, self._clock, self._interval, self._passed, self._swept)
+        self._services = Services(
+            settings,
+            codec,
+            self._clock,
+            self._gate,
+            self._lanes,
+            self._reads,
+            self._transactions,
+            self._writers,
+        )
+        self._running: dict[str, TaskRun] = {}
+        self._parked: OrderedDict[str, TaskRun] = OrderedDict()
+        self._server: str | None = None
+        self._over: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._quiet = asyncio.Event()
+        self._beat: Beat | None = None
+        self.ready = asyncio.Event()
+
+    # ---------------------------------------------------------------- life
+
+    async def run(self) -> str | None:
+        """Work until drained (None) or until the lease is lost (why)."""
+        await self._enlist()
+        self._loop = asyncio.get_running_loop()
+        self._beat = Beat(
+            self._dsn, self.worker_id, self._settings.lease_seconds, self._settings.quarantine_after, self._gate,
+            self._tell_loop,
+        )  # fmt: skip
+        self._beat.start()
+        services = [
+            *(writer.run() for writer in self._writers),
+            self._passer.run(),
+            self._listener.run(),
+            self._notifier.run(),
+        ]
+        tasks = [asyncio.create_task(service) for service in services]
+        for task in tasks:
+            task.add_done_callback(self._service_ended)
+        self.ready.set()
+        try:
+            return await self._over or None
+        finally:
+            await self._close(tasks)
+
+    def drain(self) -> None:
+        """Take nothing new and give every task back at its next step."""
+        if not self._desk.open:
+            return
+        self._desk.open = False
+        for run in list(self._parked.values()):
+            run.abandon()
+        self._parked.clear()
+        for run in list(self._running.values()):
+            run.drain()
+        self._check_quiet()
+
+    async def drained(self, within: float) -> None:
+        """Wait for the last step to be recorded, but not for ever; then leave."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(within):
+                await self._quiet.wait()
+                for writer in self._writers:
+                    await writer.settled()
+        for run in self._running.values():
+            run.abandon()
+        if not self._over.done():
+            self._over.set_result("")
+
+    def _tell_loop(self, why: str) -> None:
+        """The beat has found the lease gone, in its own thread."""
+        self._loop.call_soon_threadsafe(self._lost, why)
+
+    def _lost(self, why: str) -> None:
+        if not self._over.done():
+            log.warning("the lease is lost, starting anew", worker=self.worker_id, why=why, tasks=len(self._running))
+            for run in [*self._running.values(), *self._parked.values()]:
+                run.abandon()
+            self._over.set_result(why)
+
+    async def _enlist(self) -> None:
+        info = {"host": socket.gethostname(), "pid": os.getpid(), "queues": self._queues, "slots": self._settings.slots,
+                "workflows": sorted(self._workflows)}  # fmt: skip
+        await self._reads.call(ENLIST, [self.worker_id.encode(), b"%d" % self._channel_count, orjson.dumps(info)])
+        registrations = orjson.dumps([workflow.registration() for workflow in self._workflows.values()])
+        queues = b"{" + b",".join(b'"' + queue.encode() + b'"' for queue in self._queues) + b"}"
+        rows = orjson.loads(await self._reads.call(REGISTER, [registrations, queues]) or b"[]")
+        self._desk.serve({row["line"]: self._workflows[row["workflow"]] for row in rows})
+
+    async def _close(self, tasks: list[asyncio.Task[None]]) -> None:
+        if self._beat is not None:
+            await asyncio.to_thread(self._beat.stop)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._over.done() and self._over.result() == "":
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(5):
+                    await self._reads.call(LEAVE, [self.worker_id.encode()])
+        for channel in self._channels:
+            await channel.close()
+        await self._transactions.close()
+        await self._notifier.close()
+        await self._reads.close()
+        await asyncio.to_thread(self._lanes.close)
+
+    def _service_ended(self, task: asyncio.Task[None]) -> None:
+        """A service of ours must not end by itself; when it does, the whole term is over and told why."""
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("a service of the worker failed", worker=self.worker_id, exc_info=error)
+            self._lost(f"internal error: {error!r}")
+
+    async def _check_server(self) -> None:
+        """A new session must reach the server that the last one reached: after a failover that lost commits,
+        memory is ahead of the database, and everything here is worthless."""
+        try:
+            server = (await self._reads.call(SERVER) or b"").decode()
+        except psycopg.errors.InsufficientPrivilege:
+            return
+        if self._server is not None and server != self._server:
+            raise LeaseLost(f"the database changed from {self._server} to {server} (failover or restore)")
+        self._server = server
+
+    # ---------------------------------------------------------------- claims and answers
+
+    def wanted(self) -> Want:
+        want = self._desk.wanted()
+        if want.number:
+            faults.point("claim.before")
+        return want
+
+    def died(self, error: LeaseLost) -> None:
+        self._lost(str(error))
+
+    def answered(self, want: Want, answer: list[Any]) -> None:
+        if not answer:
+            self._desk.answered(want, None)
+            return
+        now, claimed, told, refused, met, shards, lines = answer
+        self._clock.sync(now)
+        if met:
+            for task_id, wakes, key, outcome in met:
+                if run := self._running.get(task_id):
+                    run.parking.met(wakes, key, outcome)
+        if refused:
+            for task_id, wakes, stop, waits in refused:
+                if run := self._running.get(task_id):
+                    run.parking.park_refused(wakes, stop, waits)
+        if shards:
+            self._passer.hint(set(shards))
+        if lines and self._desk.heat(set(lines)):
+            self._kick()
+        self._take(want, claimed, told)
+        if lines:
+            self._tell_others(set(lines), self._desk.free <= 0)
+
+    def _passed(self, want: Want, answer: list[Any]) -> None:
+        if not answer:
+            self._desk.answered(want, None)
+            return
+        now, claimed, told, lines = answer[:4]
+        self._clock.sync(now)
+        self._take(want, claimed, told)
+        if lines:
+            if self._desk.heat(set(lines)) and len(claimed or ()) == want.number:
+                self._kick()
+            self._tell_others(set(lines), len(claimed or ()) == want.number)
+
+    def _take(self, want: Want, claimed: list[Any] | None, told: list[Any] | None) -> None:
+        if told:
+            for task_id, wakes, stop, waits in told:
+                if run := self._running.get(task_id):
+                    run.parking.told(wakes, stop, waits)
+        if want.number:
+            tasks = self._desk.answered(want, claimed)
+            if tasks:
+                faults.point("claim.after")
+            for task in tasks:
+                self._begin(task)
+            if len(tasks) == want.number and self._desk.free > 0:
+                self._kick()
+
+    def _begin(self, claimed: Claimed) -> None:
+        """Continue the task from memory if this very claim follows its own park; otherwise from the journal."""
+        kept = self._parked.pop(claimed.task_id, None)
+        if kept is not None:
+            if kept.parking.epoch + 1 == claimed.epoch:
+                self._running[claimed.task_id] = kept
+                kept.parking.resume(claimed.epoch, claimed.wakes, claimed.stop, claimed.waits)
+                return
+            kept.abandon()
+        workflow = self._desk.workflow_of(claimed.line)
+        if workflow is None:
+            raise LeaseLost(f"claimed task {claimed.task_id} of a line that is not ours: {claimed.line}")
+        run = TaskRun(self._services, workflow, claimed, self)
+        self._running[claimed.task_id] = run
+        run.start()
+
+    async def reconcile(self) -> None:
+        """An answer was lost: what the store says we hold is the truth."""
+        rows = orjson.loads(await self._reads.call(HELD_BY, [self.worker_id.encode()]) or b"[]")
+        held = {row[0]: Claimed(*row) for row in rows}
+        for task_id, claimed in held.items():
+            if (run := self._parked.get(task_id)) and run.parking.epoch == claimed.epoch:
+                # The park whose answer was lost had been refused.
+                self._running[task_id] = self._parked.pop(task_id)
+                self._desk.running += 1
+                run.parking.park_refused(claimed.wakes, claimed.stop, claimed.waits)
+                continue
+            if run := self._running.get(task_id):
+                run.parking.told(claimed.wakes, claimed.stop, claimed.waits)
+            else:
+                self._desk.running += 1
+                self._begin(claimed)
+        for task_id in [task_id for task_id in self._running if task_id not in held]:
+            run = self._running.pop(task_id)
+            self._desk.left()
+            run.abandon()
+
+    # ---------------------------------------------------------------- tasks that leave
+
+    def left(self, run: TaskRun) -> None:
+        if self._running.pop(run.task_id, None) is not None:
+            self._desk.left()
+        self._check_quiet()
+
+    def ended(self, run: TaskRun) -> None:
+        if run.claimed.parent_id is None:
+            self._notifier.ended(run.task_id)
+
+    def parked(self, run: TaskRun) -> None:
+        if self._running.pop(run.task_id, None) is not None:
+            self._desk.left()
+        self._parked[run.task_id] = run
+        if (until := run.parking.earliest()) is not None:
+            self._passer.timer(until)
+        while len(self._parked) > self._settings.kept_continuations:
+            self._parked.popitem(last=False)[1].abandon()
+        self._kick()
+        self._check_quiet()
+
+    def _check_quiet(self) -> None:
+        if not self._running and not self._desk.open:
+            self._quiet.set()
+
+    # ---------------------------------------------------------------- hints
+
+    def _heard(self, payload: str) -> None:
+        """A hint: r<lines> have work, s<shards> have signals, clock moved, a: look at everything."""
+        kind, rest = payload[:1], payload[1:]
+        numbers = {int(part) for part in rest.split(",") if part.lstrip("-").isdigit()}
+        if kind == "r":
+            if self._desk.heat(numbers):
+                self._kick()
+        elif kind == "s":
+            self._passer.hint(numbers or ALL_SHARDS)
+        elif kind == "c":
+            asyncio.get_running_loop().create_task(self._clock_moved())
+        else:
+            self._swept()
+            self._passer.hint(ALL_SHARDS)
+
+    async def _clock_moved(self) -> None:
+        self._clock.sync(float(await self._reads.call("select extract(epoch from durable.now())") or 0))
+        for run in self._running.values():
+            run.parking.clock_moved()
+        self._swept()
+        self._passer.hint(ALL_SHARDS)
+
+    def _swept(self) -> None:
+        """Once in a while: all lines may have work, and what is kept in memory must not grow old."""
+        self._desk.heat_all()
+        self._kick()
+        horizon = time.monotonic() - self._settings.kept_seconds
+        while self._parked and next(iter(self._parked.values())).parked_at < horizon:
+            self._parked.popitem(last=False)[1].abandon()
+
+    def _interval(self) -> float:
+        idle = not self._running and self._listener.healthy
+        return self._settings.idle_poll_seconds if idle else self._settings.poll_seconds
+
+    def _tell_others(self, lines: set[int], all_of_them: bool) -> None:
+        others = lines if all_of_them else {line for line in lines if line not in self._desk.lines}
+        if others:
+            self._notifier.work(others)
+
+    def _kick(self) -> None:
+        self._writers[0].kick()

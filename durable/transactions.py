@@ -1,0 +1,182 @@
+"""Transaction steps: the user's writes and the step's record in one commit.
+
+The fence is passed last, after the user's SQL: a reaper never waits for user code, and what a dead worker wrote is
+rolled back. When the answer to a commit is lost, the fence decides: it is advanced past the lost call, which waits
+for it or makes it fail, and then the journal says whether it happened.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import inspect
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import orjson
+import psycopg
+
+from durable import faults
+from durable.errors import Evicted, LeaseLost, StoreUnavailable
+from durable.lanes import StepInfo, current
+from durable.link import CONNECT, connect
+from durable.writer import Json
+
+if TYPE_CHECKING:
+    from durable.recording import Recording
+
+RECORD = "select durable.record_in_transaction(%s, %s, %s, %s::json, %s::json)"
+
+
+class Slot:
+    """One fenced channel for transaction steps, with the sessions behind it."""
+
+    def __init__(self, dsn: str, worker_id: str, channel: int):
+        self.channel = channel
+        self.flush_no = 0
+        self._dsn = dsn
+        self._worker_id = worker_id
+        self._async: psycopg.AsyncConnection | None = None
+        self._sync: psycopg.Connection | None = None
+
+    async def async_session(self) -> psycopg.AsyncConnection:
+        if self._async is None or self._async.closed or self._async.broken:
+            self._async = await connect(self._dsn, f"durable:{self._worker_id}")
+        return self._async
+
+    def sync_session(self) -> psycopg.Connection:
+        if self._sync is None or self._sync.closed or self._sync.broken:
+            name = f"durable:{self._worker_id}"
+            self._sync = psycopg.connect(self._dsn, autocommit=True, application_name=name, **CONNECT)
+        return self._sync
+
+    def record_params(self, row: Json, value: Json | None) -> tuple[Any, ...]:
+        self.flush_no += 1
+        text = orjson.dumps(row).decode()
+        return self._worker_id, self.channel, self.flush_no, text, value and orjson.dumps(value).decode()
+
+    async def was_committed(self, row: Json, run_id: str) -> bool:
+        """After a lost answer: end the lost call's chance, then read the truth."""
+        while True:
+            try:
+                session = await self.async_session()
+                self.flush_no += 1
+                params = (self._worker_id, self.channel, self.flush_no)
+                await session.execute("select durable.pass_fence(%s, %s, %s)", params)
+                found = await session.execute(
+                    "select 1 from durable.journal where run_id = %s and task_id = %s and pos = %s",
+                    (run_id, row["t"], row["p"]),
+                )
+                return await found.fetchone() is not None
+            except (psycopg.OperationalError, StoreUnavailable):
+                await asyncio.sleep(0.1)
+
+    async def close(self) -> None:
+        if self._async is not None:
+            await self._async.close()
+        if self._sync is not None:
+            self._sync.close()
+
+
+class Transactions:
+    """The transaction slots of one worker."""
+
+    def __init__(self, dsn: str, worker_id: str, channels: range):
+        self._slots: asyncio.LifoQueue[Slot] = asyncio.LifoQueue()
+        self._all = [Slot(dsn, worker_id, number) for number in channels]
+        for slot in self._all:
+            self._slots.put_nowait(slot)
+
+    async def run(self, of: Recording, info: StepInfo, fn: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        """One attempt: run the user's function and commit its record with it."""
+        slot = await self._slots.get()
+        try:
+            attempt = Attempt(of, info, slot)
+            if inspect.iscoroutinefunction(fn):
+                return await attempt.run_async(fn, args, kwargs)
+            return await attempt.run_sync(fn, args, kwargs)
+        finally:
+            self._slots.put_nowait(slot)
+
+    async def close(self) -> None:
+        for slot in self._all:
+            await slot.close()
+
+
+class Attempt:
+    """One try of a transaction step. Its position is taken when the user's code is done, so it holds up nobody."""
+
+    def __init__(self, of: Recording, info: StepInfo, slot: Slot):
+        self._of = of
+        self._info = info
+        self._slot = slot
+        self._pos: int | None = None
+        self._row: Json | None = None
+
+    async def run_async(self, fn: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        session = await self._slot.async_session()
+        token = current.set(self._info)
+        try:
+            try:
+                async with session.transaction():
+                    value = await fn(session, *args, **kwargs)
+                    data = self._of.encoded(value)
+                    await session.execute(RECORD, self._record(data))
+                    faults.point("transaction.before")
+                faults.point("transaction.after")
+            except Exception as exc:
+                await self._settle_failure(exc)
+            return orjson.loads(data)
+        finally:
+            current.reset(token)
+            self._release()
+
+    async def run_sync(self, fn: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        loop = asyncio.get_running_loop()
+
+        def in_thread() -> bytes:
+            current.set(self._info)
+            session = self._slot.sync_session()
+            with session.transaction():
+                value = fn(session, *args, **kwargs)
+                data = self._of.encoded(value)
+                # Positions belong to the loop's thread.
+                params = asyncio.run_coroutine_threadsafe(self._record_on_loop(data), loop).result()
+                session.execute(RECORD, params)
+            return data
+
+        self._data = b"null"
+        context = contextvars.copy_context()
+        try:
+            try:
+                self._data = await asyncio.to_thread(context.run, in_thread)
+            except Exception as exc:
+                await self._settle_failure(exc)
+            return orjson.loads(self._data)
+        finally:
+            self._release()
+
+    async def _record_on_loop(self, data: bytes) -> tuple[Any, ...]:
+        self._data = data
+        return self._record(data)
+
+    def _record(self, data: bytes) -> tuple[Any, ...]:
+        self._of.check_live()
+        self._pos = self._of.take_position()
+        self._row, value = self._of.row("step", self._info.name, self._of.sealed(data), self._pos)
+        return self._slot.record_params(self._row, value)
+
+    async def _settle_failure(self, exc: Exception) -> None:
+        """Return if the step was committed after all; raise what the retry policy is to decide about otherwise."""
+        if isinstance(exc, psycopg.Error) and exc.sqlstate == "DU001":
+            raise Evicted("the worker lost its lease in a transaction step") from exc
+        if isinstance(exc, LeaseLost):
+            raise Evicted("the worker lost its lease in a transaction step") from exc
+        ambiguous = isinstance(exc, (psycopg.OperationalError, psycopg.InterfaceError)) and self._row is not None
+        if ambiguous and self._row is not None and await self._slot.was_committed(self._row, self._of.run_id):
+            return
+        raise exc
+
+    def _release(self) -> None:
+        if self._pos is not None:
+            self._of.release_position(self._pos)

@@ -1,0 +1,167 @@
+"""Workflows and steps as people write them: decorators that attach a name and policies, and nothing else."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, Literal, TypeVar, overload
+
+from durable.errors import WrongArguments
+from durable.retry import ONCE, RetryPolicy
+
+Lane = Literal["loop", "thread", "process"]
+Body = Callable[..., Awaitable[Any]]
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True)
+class Params:
+    """The parameters of a workflow, as far as an input can be checked against them."""
+
+    required: tuple[str, ...]
+    optional: tuple[str, ...]
+    open: bool
+    signature: inspect.Signature = field(compare=False, repr=False)
+
+    @classmethod
+    def of(cls, fn: Body, name: str) -> Params:
+        own = inspect.signature(fn)
+        params = list(own.parameters.values())
+        if not params:
+            raise TypeError(f"workflow {name!r} takes no context: write `async def {fn.__name__}(ctx, ...)`")
+        rest = params[1:]
+        if any(p.kind in (p.VAR_POSITIONAL, p.POSITIONAL_ONLY) for p in rest):
+            raise TypeError(f"workflow {name!r}: inputs are stored by name, so *args and positional-only do not work")
+        named = [p for p in rest if p.kind is not p.VAR_KEYWORD]
+        return cls(
+            tuple(p.name for p in named if p.default is p.empty),
+            tuple(p.name for p in named if p.default is not p.empty),
+            len(named) < len(rest),
+            own.replace(parameters=rest),
+        )
+
+    def bind(self, workflow: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+        """The input object of a call, or `WrongArguments` that says what is missing or unknown."""
+        try:
+            bound = self.signature.bind(*args, **kwargs)
+        except TypeError as exc:
+            raise WrongArguments(f"workflow {workflow!r}: {exc}; it takes {self.signature}") from None
+        given = dict(bound.arguments)
+        for param in self.signature.parameters.values():
+            if param.kind is param.VAR_KEYWORD:
+                given.update(given.pop(param.name, {}))
+        return given
+
+    def describe(self) -> dict[str, Any]:
+        return {"required": self.required, "optional": self.optional, "open": self.open}
+
+
+@dataclass(frozen=True, slots=True)
+class Workflow:
+    """A named program. Calling it calls the function, so that it can be tested like any other."""
+
+    name: str
+    fn: Body
+    params: Params
+    queue: str = "default"
+    max_active_runs: int | None = None
+    max_running: int | None = None
+    max_active_per_key: int | None = None
+    max_running_per_key: int | None = None
+    deadline: float | None = None
+    cleanup: Body | None = None
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Awaitable[Any]:
+        return self.fn(*args, **kwargs)
+
+    def registration(self) -> dict[str, Any]:
+        """What the store knows of it."""
+        return {
+            "name": self.name,
+            "params": self.params.describe(),
+            "has_cleanup": self.cleanup is not None,
+            "max_active_runs": self.max_active_runs,
+            "max_running": self.max_running,
+            "max_active_per_key": self.max_active_per_key,
+            "max_running_per_key": self.max_running_per_key,
+            "deadline": self.deadline,
+        }
+
+
+@overload
+def workflow(fn: Body, /) -> Workflow: ...
+@overload
+def workflow(
+    fn: None = None,
+    /,
+    *,
+    name: str | None = None,
+    queue: str = "default",
+    max_active_runs: int | None = None,
+    max_running: int | None = None,
+    max_active_per_key: int | None = None,
+    max_running_per_key: int | None = None,
+    deadline: float | timedelta | None = None,
+    cleanup: Body | None = None,
+) -> Callable[[Body], Workflow]: ...
+def workflow(fn: Body | None = None, /, *, name: str | None = None, **options: Any) -> Any:
+    """Make a workflow of an `async def f(ctx, ...)`.
+
+    `max_active_runs` counts runs from start to end, `max_running` only while they run; the `per_key` forms count
+    runs with the same `cap_key`. `deadline` ends a run that is not done in time; `cleanup(ctx, **input)` runs when
+    it is cancelled or past its deadline.
+    """
+
+    def decorate(fn: Body) -> Workflow:
+        own = name or fn.__name__
+        if not inspect.iscoroutinefunction(fn):
+            raise TypeError(f"workflow {own!r} must be `async def`; plain functions belong into steps")
+        _check_caps(own, options)
+        deadline = options.pop("deadline", None)
+        seconds = deadline.total_seconds() if isinstance(deadline, timedelta) else deadline
+        if seconds is not None and seconds <= 0:
+            raise ValueError(f"workflow {own!r}: a deadline must be over 0 seconds")
+        return Workflow(own, fn, Params.of(fn, own), deadline=seconds, **options)
+
+    return decorate if fn is None else decorate(fn)
+
+
+def _check_caps(name: str, options: dict[str, Any]) -> None:
+    for cap in ("max_active_runs", "max_running", "max_active_per_key", "max_running_per_key"):
+        if (limit := options.get(cap)) is not None and limit < 1:
+            raise ValueError(f"workflow {name!r}: {cap} is {limit}; it must be at least 1, or None for no cap")
+
+
+@dataclass(frozen=True, slots=True)
+class StepPolicy:
+    """How a step function wants to be run, unless the call says otherwise."""
+
+    name: str | None = None
+    retry: RetryPolicy = ONCE
+    timeout: float | None = None
+    lane: Lane | None = None
+
+
+PLAIN = StepPolicy()
+
+
+def step(
+    *,
+    name: str | None = None,
+    retry: RetryPolicy | None = None,
+    timeout: float | None = None,
+    lane: Lane | None = None,
+) -> Callable[[F], F]:
+    """Attach a name, a retry policy, a timeout or a lane to a step function."""
+
+    def decorate(fn: F) -> F:
+        fn.__durable_step__ = StepPolicy(name, retry or ONCE, timeout, lane)  # type: ignore[attr-defined]
+        return fn
+
+    return decorate
+
+
+def policy_of(fn: Callable[..., Any]) -> StepPolicy:
+    return getattr(fn, "__durable_step__", PLAIN)
