@@ -1,1 +1,38 @@
-"""The pytest plugin of the testing kit."""
+"""The pytest plugin: a real database per test, under the names that a test asks for.
+
+Kept free of imports of the runtime until a fixture is used, so that it costs other test suites nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from durable.testing.databases import Databases
+
+
+@pytest.fixture(scope="session")
+def durable_databases() -> Iterator[Databases]:
+    """Databases made from one migrated template, on one server for the whole session."""
+    from durable.testing.databases import Databases, server
+
+    with server() as dsn:
+        databases = Databases(dsn)
+        databases.prepare()
+        try:
+            yield databases
+        finally:
+            databases.close()
+
+
+@pytest.fixture
+def durable_dsn(durable_databases: Databases) -> Iterator[str]:
+    """The DSN of a fresh database with the store in it."""
+    dsn = durable_databases.create()
+    try:
+        yield dsn
+    finally:
+        durable_databases.drop(dsn)
