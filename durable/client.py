@@ -139,7 +139,7 @@ class Durable:
         """Wait for a run's end: its result, or `RunFailed` or `RunCancelled`."""
         assert self._completions is not None
         async with asyncio.timeout(timeout):
-            await self._completions.wait(str(run_id))
+            await self._completions.wait(str(_uuid(run_id)))
         info = await self.run(run_id)
         if info.state == "succeeded":
             return info.result
@@ -270,17 +270,13 @@ class Durable:
 
     async def _finished(self, run_ids: list[str]) -> set[str]:
         rows = await self._fetch(
-            "select task_id::text as id from durable.task where task_id = any(%s::uuid[]) and finished_at is not null",
+            "select task_id::text as id, finished_at is not null as final from durable.task"
+            " where task_id = any(%s::uuid[])",
             (run_ids,),
         )
-        found = {row["id"] for row in rows}
-        if len(run_ids) == 1 and not found:
-            await self._check_exists(run_ids[0])
-        return found
-
-    async def _check_exists(self, run_id: str) -> None:
-        if not await self._fetch("select 1 as one from durable.task where task_id = %s", (_uuid(run_id),)):
-            raise NoSuchRun(f"no run {run_id}. It never existed, or was pruned by retention.")
+        if not rows and len(run_ids) == 1:
+            raise NoSuchRun(f"no run {run_ids[0]}. It never existed, or was pruned by retention.")
+        return {row["id"] for row in rows if row["final"]}
 
     async def _send(self, sql: str, params: Sequence[Any], connection: Any) -> list[Any]:
         """Run one statement, on the caller's connection if there is one."""

@@ -19,7 +19,6 @@ class Completions:
     def __init__(self, dsn: str, finished: Finished):
         self._finished = finished
         self._waiting: dict[str, set[asyncio.Future[None]]] = {}
-        self._heard: set[str] = set()
         self._wake = asyncio.Event()
         self._listener = Listener(dsn, "durable-client", "durable_done", self._hear)
         self._tasks: list[asyncio.Task[None]] = []
@@ -47,9 +46,12 @@ class Completions:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def _hear(self, payload: str) -> None:
-        self._heard |= set(self._waiting) if payload == "a" else self._waiting.keys() & set(payload.split(","))
-        if self._heard:
+        if payload == "a":
             self._wake.set()
+            return
+        # Sent after the commit of the runs' ends: true without asking again.
+        for run_id in payload.split(","):
+            self._resolve(run_id)
 
     async def _look(self) -> None:
         while True:
@@ -57,9 +59,11 @@ class Completions:
                 async with asyncio.timeout(self.POLL):
                     await self._wake.wait()
             self._wake.clear()
-            asked, self._heard = self._heard or set(self._waiting), set()
-            if asked:
-                for run_id in await self._finished(list(asked)):
-                    for future in self._waiting.get(run_id, ()):
-                        if not future.done():
-                            future.set_result(None)
+            if self._waiting:
+                for run_id in await self._finished(list(self._waiting)):
+                    self._resolve(run_id)
+
+    def _resolve(self, run_id: str) -> None:
+        for future in self._waiting.get(run_id, ()):
+            if not future.done():
+                future.set_result(None)

@@ -24,18 +24,20 @@ from durable.failures import describe, raised
 from durable.ids import child_ids, group_start, uuid7
 from durable.journal import Record, Replay
 from durable.lanes import StepInfo, current, lane_of
-from durable.parking import Parking
+from durable.parking import Parking, Phase
 from durable.recording import Recording
 from durable.retry import RetryPolicy
 from durable.runlog import RunLog
 from durable.start import Start, input_of, row_of
 from durable.workflow import Lane, Workflow, policy_of
+from durable.writer import RecordRefused
 
 if TYPE_CHECKING:
     from durable.services import Services
 
 Seconds = float | timedelta
 JoinMode = Literal["all", "first_failure", "any"]
+_LIVE = Phase.LIVE
 
 
 class Ran:
@@ -83,16 +85,25 @@ class DurableContext(Recording):
         name, fn, args = _call(call)
         policy = policy_of(fn)
         key = self._key(name or policy.name or _name_of(fn))
-        limit = _seconds(timeout) if timeout is not None else policy.timeout
+        limit = policy.timeout if timeout is None else _seconds(timeout)
+        lane = lane or policy.lane or lane_of(fn, limit)
+        failed = None
+        if self._replay is None and lane == "loop" and limit is None and self._parking.free_to_act:
+            try:
+                return await self._step_now(key, fn, args, kwargs)
+            except RecordRefused:
+                raise
+            except Exception as exc:
+                failed = exc
 
         async def perform(attempt: int) -> Any:
             began = time.monotonic()
-            value = await self._attempt(key, attempt, fn, args, kwargs, limit, lane or policy.lane)
+            value = await self._attempt(key, attempt, fn, args, kwargs, limit, lane)
             if faults.armed:
                 faults.point("step.after")
             return await self.record_value("step", key, value, int((time.monotonic() - began) * 1000))
 
-        return await self._with_retries(key, retry or policy.retry, perform)
+        return await self._with_retries(key, retry or policy.retry, perform, failed)
 
     async def transaction(self, *call: Any, retry: RetryPolicy | None = None, **kwargs: Any) -> Any:
         """Run `fn(connection, *args)`: what it writes commits together with the step's record, exactly once.
@@ -275,6 +286,32 @@ class DurableContext(Recording):
 
     # ---------------------------------------------------------------- inside
 
+    async def _step_now(self, key: str, fn: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        """The hot path, the first attempt of an async step: no timer, no task, no thread, no layer in between."""
+        parking = self._parking
+        if self._services.gate.closed:
+            await self._services.gate.open()
+        if faults.armed:
+            faults.point("step.before")
+        parking.busy += 1
+        try:
+            began = time.monotonic()
+            token = current.set(StepInfo(self.run_id, self.task_id, key, 1))
+            try:
+                value = await fn(*args, **kwargs)
+            finally:
+                current.reset(token)
+            if faults.armed:
+                faults.point("step.after")
+            data = codec.encode(value, limit=self._services.settings.max_value_bytes)
+            pos = self._pos
+            await self._hand_in("step", key, self.sealed(data), None, int((time.monotonic() - began) * 1000))
+            if self._open_transactions or parking.phase is not _LIVE:
+                await self._in_turn(pos)
+            return codec.round_trip(value, data)
+        finally:
+            parking.done()
+
     async def _attempt(
         self,
         key: str,
@@ -288,16 +325,9 @@ class DurableContext(Recording):
         info = StepInfo(self.run_id, self.task_id, key, attempt)
         if self._services.gate.closed:
             await self._services.gate.open()
-        if limit is not None or (lane or lane_of(fn, None)) != "loop":
-            return await self._services.lanes.run(info, fn, args, kwargs, limit, lane)
-        # The hot path: no timer, no task, no thread.
         if faults.armed:
             faults.point("step.before")
-        token = current.set(info)
-        try:
-            return await fn(*args, **kwargs)
-        finally:
-            current.reset(token)
+        return await self._services.lanes.run(info, fn, args, kwargs, limit, lane)
 
     async def _run_once(self, key: str, fn: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         try:

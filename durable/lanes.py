@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import functools
 import inspect
 import multiprocessing
 import pickle
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Any
 
 from pebble import ProcessPool
@@ -24,14 +24,16 @@ class AttemptTimeout(Exception):
     """One attempt of a step took longer than its timeout."""
 
 
-@dataclass(frozen=True, slots=True)
 class StepInfo:
     """What a step may know about itself: `durable.current_step()`."""
 
-    run_id: str
-    task_id: str
-    name: str
-    attempt: int
+    __slots__ = ("attempt", "name", "run_id", "task_id")
+
+    def __init__(self, run_id: str, task_id: str, name: str, attempt: int):
+        self.run_id = run_id
+        self.task_id = task_id
+        self.name = name
+        self.attempt = attempt
 
     @property
     def idempotency_key(self) -> str:
@@ -122,6 +124,15 @@ class Lanes:
 
 def lane_of(fn: Callable[..., Any], timeout: float | None) -> Lane:
     """Where a function runs unless told otherwise."""
+    try:
+        return _lane_of(fn, timeout)
+    except TypeError:
+        # A callable object that cannot be hashed cannot be remembered either.
+        return _lane_of.__wrapped__(fn, timeout)
+
+
+@functools.lru_cache(maxsize=1024)
+def _lane_of(fn: Callable[..., Any], timeout: float | None) -> Lane:
     if inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(getattr(fn, "__call__", None)):  # noqa: B004
         return "loop"
     return "thread" if timeout is None else "process"

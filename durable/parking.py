@@ -82,6 +82,11 @@ class Parking:
         if self.stop is not None:
             raise Cancelled(self.stop)
 
+    @property
+    def free_to_act(self) -> bool:
+        """Neither parked nor stopped: an operation may begin without waiting."""
+        return self.phase is Phase.LIVE and self.stop is None
+
     async def live(self) -> None:
         """Return when this task may act. One that was parked under running code wakes itself."""
         while self.phase in (Phase.PARKING, Phase.PARKED):
@@ -110,7 +115,7 @@ class Parking:
             return outcome
         if key not in self.registered:
             self.registered.add(key)
-            entry = Entry(self.task_id, self._ignore)
+            entry = Entry(self.task_id, None)
             entry.effects = {"waits": [row]}
             self._writer.put_lazily(entry)
         found: Json = await self._wait(key, until, on_store=True)
@@ -215,7 +220,7 @@ class Parking:
         self._on_parked()
 
     def _wake_self(self) -> None:
-        entry = Entry(self.task_id, self._ignore)
+        entry = Entry(self.task_id, None)
         entry.effects = {"wakes": [{"r": self.run_id, "t": self.task_id}]}
         self._writer.put(entry)
 
@@ -284,10 +289,6 @@ class Parking:
                 self._expire(wait)
             else:
                 self._set_alarm(wait)
-
-    @staticmethod
-    def _ignore(error: BaseException | None) -> None:
-        """Nothing waits for this entry; if it is refused, the task's next record is refused as well."""
 
 
 def _silence(wait: Wait) -> None:

@@ -15,7 +15,7 @@ from durable.failures import describe, raised
 from durable.journal import Record, Replay
 from durable.parking import Parking, Phase
 from durable.retry import RetryPolicy
-from durable.writer import Entry, Json
+from durable.writer import Entry, Json, RecordRefused
 
 if TYPE_CHECKING:
     from durable.services import Services
@@ -38,6 +38,7 @@ class Recording:
         self._prefix = prefix
         self._counts: dict[str, int] = {}
         self._open_transactions: dict[int, asyncio.Future[None]] = {}
+        self._loop = asyncio.get_running_loop()
 
     @property
     def replaying(self) -> bool:
@@ -54,7 +55,7 @@ class Recording:
 
     def say(self, effects: Effects) -> None:
         """Something for the store that nobody waits for."""
-        entry = Entry(self.task_id, _ignore)
+        entry = Entry(self.task_id, None)
         entry.effects = effects
         self._writer.put(entry)
 
@@ -82,29 +83,31 @@ class Recording:
     # ---------------------------------------------------------------- what is added
 
     async def _record(
-        self,
-        kind: str,
-        key: str,
-        data: bytes,
-        *,
-        effects: Effects | None = None,
-        ms: int | None = None,
-        pos: int | None = None,
+        self, kind: str, key: str, data: bytes, *, effects: Effects | None = None, ms: int | None = None
     ) -> None:
-        """Hand a record to the writer; returns after its commit, in the order of positions."""
+        """Add a record; returns after its commit, in the order of positions."""
+        pos = self._pos
+        await self._hand_in(kind, key, data, effects, ms)
+        await self._in_turn(pos)
+
+    def _hand_in(
+        self, kind: str, key: str, data: bytes, effects: Effects | None, ms: int | None
+    ) -> asyncio.Future[None]:
+        """Give a record its position and hand it to the writer; the future is done after its commit."""
         if self._parking.phase is _DEAD:
             raise Evicted("this copy of the task no longer counts")
-        if pos is None:
-            pos = self._pos
-            self._pos = pos + 1
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        entry = Entry(self.task_id, _settler(future))
-        entry.record, value = self.row(kind, key, data, pos, ms)
+        future: asyncio.Future[None] = self._loop.create_future()
+        entry = Entry(self.task_id, future)
+        entry.record, value = self.row(kind, key, data, self._pos, ms)
+        self._pos += 1
         if value is not None:
             effects = {**(effects or {}), "values": [value]}
         entry.effects = effects
         self._writer.put(entry)
-        await future
+        return future
+
+    async def _in_turn(self, pos: int) -> None:
+        """Records are consumed in the order of positions: a transaction step in front may still be committing."""
         while self._open_transactions and (first := min(self._open_transactions)) < pos:
             await self._open_transactions[first]
         if self._parking.phase is _DEAD:
@@ -154,7 +157,7 @@ class Recording:
     def take_position(self) -> int:
         """A position for a transaction step that is about to commit: later records are consumed after it."""
         pos, self._pos = self._pos, self._pos + 1
-        self._open_transactions[pos] = asyncio.get_running_loop().create_future()
+        self._open_transactions[pos] = self._loop.create_future()
         return pos
 
     def release_position(self, pos: int) -> None:
@@ -162,8 +165,13 @@ class Recording:
 
     # ---------------------------------------------------------------- retries
 
-    async def _with_retries(self, key: str, retry: RetryPolicy, perform: Callable[[int], Awaitable[Any]]) -> Any:
-        """Perform attempts until one is recorded as a success or as the last; rests are durable and free the slot."""
+    async def _with_retries(
+        self, key: str, retry: RetryPolicy, perform: Callable[[int], Awaitable[Any]], failed: Exception | None = None
+    ) -> Any:
+        """Perform attempts until one is recorded as a success or as the last; rests are durable and free the slot.
+
+        `failed` is what the first attempt came to, if it was made already.
+        """
         attempt, rest_until = 1, None
         while (record := await self._recorded(key, ("step", "failed", "attempt"))) is not None:
             if record.kind == "step":
@@ -175,6 +183,9 @@ class Recording:
         await parking.live()
         parking.busy += 1
         try:
+            if failed is not None:
+                rest_until = await self._failed_attempt(failed, key, attempt, retry, time.monotonic())
+                attempt += 1
             while True:
                 if rest_until is not None:
                     await parking.until(key, rest_until)
@@ -183,7 +194,7 @@ class Recording:
                 try:
                     return await perform(attempt)
                 except Exception as exc:
-                    if isinstance(exc, Diverged):
+                    if isinstance(exc, (Diverged, RecordRefused)):
                         raise
                     rest_until = await self._failed_attempt(exc, key, attempt, retry, began)
                     attempt += 1
@@ -220,19 +231,3 @@ class Operation:
 
     async def __aexit__(self, *_: object) -> None:
         self._parking.done()
-
-
-def _ignore(error: BaseException | None) -> None:
-    """Nothing waits for this entry."""
-
-
-def _settler(future: asyncio.Future[None]) -> Callable[[BaseException | None], None]:
-    def settle(error: BaseException | None) -> None:
-        if future.done():
-            return
-        if error is None:
-            future.set_result(None)
-        else:
-            future.set_exception(error)
-
-    return settle

@@ -171,7 +171,7 @@ class TaskRun:
             return
         # The store cannot hold the result: the run fails, and says why.
         log.error("a result was refused by the store", task=self.task_id, error=str(error))
-        entry = Entry(self.task_id, lambda _: None)
+        entry = Entry(self.task_id, None)
         entry.end = {
             "t": self.task_id,
             "e": self.parking.epoch,
@@ -195,7 +195,7 @@ class TaskRun:
             self._finish({"s": "failed", "x": describe(exc)})
 
     def _give_back(self) -> None:
-        entry = Entry(self.task_id, lambda _: None)
+        entry = Entry(self.task_id, None)
         entry.effects = {"gives": [{"t": self.task_id, "e": self.parking.epoch}]}
         self._services.writer_of(self.task_id).put(entry)
         self._host.left(self)

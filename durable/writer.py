@@ -29,15 +29,26 @@ Json = dict[str, Any]
 class Entry:
     """What one task says at one moment: a record, its effects, and how the task goes on."""
 
-    __slots__ = ("done", "effects", "end", "park", "record", "task_id")
+    __slots__ = ("effects", "end", "park", "record", "task_id", "told")
 
-    def __init__(self, task_id: str, done: Callable[[BaseException | None], None]):
+    def __init__(self, task_id: str, told: asyncio.Future[None] | Callable[[BaseException | None], None] | None):
         self.task_id = task_id
-        self.done = done
+        self.told = told  # who is told when it is committed: a future on the hot path, a function, or nobody
         self.record: Json | None = None
         self.end: Json | None = None
         self.park: Json | None = None
         self.effects: dict[str, list[Json]] | None = None
+
+    def settle(self, error: BaseException | None = None) -> None:
+        told = self.told
+        if isinstance(told, asyncio.Future):
+            if not told.done():
+                if error is None:
+                    told.set_result(None)
+                else:
+                    told.set_exception(error)
+        elif told is not None:
+            told(error)
 
 
 class Claims(Protocol):
@@ -143,7 +154,7 @@ class JournalWriter:
 
     def _settle(self, batch: list[Entry]) -> None:
         for entry in batch:
-            entry.done(None)
+            entry.settle()
 
     async def _flush_in_parts(self, batch: list[Entry], exc: psycopg.Error) -> None:
         """One bad record must not fail its neighbours: halve until it stands alone."""
@@ -155,7 +166,7 @@ class JournalWriter:
                 self._queue.insert(0, batch[0])
                 self._wake.set()
             else:
-                batch[0].done(RecordRefused(batch[0].task_id, exc))
+                batch[0].settle(RecordRefused(batch[0].task_id, exc))
             return
         middle = len(batch) // 2
         await self._flush(batch[:middle], NOTHING)
