@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import Any
 
 from sqlalchemy import (
-    ARRAY,
     JSON,
     BigInteger,
     Boolean,
@@ -24,6 +23,7 @@ from sqlalchemy import (
     Uuid,
 )
 from sqlalchemy.dialects import postgresql
+from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.sql.expression import Executable
 
 metadata = MetaData(schema="durable")

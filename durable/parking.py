@@ -63,9 +63,10 @@ class Parking:
         self.started = started
         self.phase = Phase.LIVE
         self.stop: str | None = None
+        self.leaving = False  # the worker drains: what runs is recorded, and nothing new begins
         self.busy = 0
         self.known: dict[str, Any] = {}  # outcomes of wait rows that nobody has asked for yet
-        self.registered: set[str] = set()  # keys that already have a wait row
+        self.registered: dict[str, float | None] = {}  # keys that already have a wait row, and its timeout
         self._writer = writer
         self._clock = clock
         self._on_parked = on_parked
@@ -77,7 +78,7 @@ class Parking:
 
     def check(self) -> None:
         """Raise what ends this task's code, if anything does."""
-        if self.phase is Phase.DEAD:
+        if self.phase is Phase.DEAD or self.leaving:
             raise Evicted("this copy of the task no longer counts")
         if self.stop is not None:
             raise Cancelled(self.stop)
@@ -85,7 +86,7 @@ class Parking:
     @property
     def free_to_act(self) -> bool:
         """Neither parked nor stopped: an operation may begin without waiting."""
-        return self.phase is Phase.LIVE and self.stop is None
+        return self.phase is Phase.LIVE and self.stop is None and not self.leaving
 
     async def live(self) -> None:
         """Return when this task may act. One that was parked under running code wakes itself."""
@@ -113,8 +114,11 @@ class Parking:
         if key in self.known:
             outcome: Json = self.known.pop(key)
             return outcome
-        if key not in self.registered:
-            self.registered.add(key)
+        if key in self.registered:
+            # Registered before a replay: the wait goes on until its first timeout, not for its whole length again.
+            until = self.registered[key]
+        else:
+            self.registered[key] = until
             entry = Entry(self.task_id, None)
             entry.effects = {"waits": [row]}
             self._writer.put_lazily(entry)
@@ -226,8 +230,8 @@ class Parking:
 
     def _news(self, wakes: int, stop: str | None, waits: list[Any] | None) -> None:
         self.wakes = wakes
-        for key, outcome, _ in waits or ():
-            self.registered.add(key)
+        for key, outcome, until in waits or ():
+            self.registered.setdefault(key, until)
             if outcome is not None:
                 self._deliver(key, outcome)
         if stop is not None and self.stop is None:

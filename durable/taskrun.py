@@ -15,7 +15,7 @@ from durable.context import DurableContext
 from durable.errors import Cancelled, Evicted, Stop
 from durable.failures import describe
 from durable.journal import Record, Replay
-from durable.parking import Parking
+from durable.parking import Parking, Phase
 from durable.services import Services
 from durable.workflow import Workflow
 from durable.writer import Entry, Json, RecordRefused
@@ -50,7 +50,6 @@ class TaskRun:
         host: Host,
     ):
         self.claimed = claimed
-        self.draining = False
         self.parked_at = 0.0
         self._services = services
         self._workflow = workflow
@@ -60,8 +59,8 @@ class TaskRun:
             claimed.task_id, claimed.run_id, claimed.epoch, claimed.wakes, started,
             services.writer_of(claimed.task_id), services.clock, self._on_parked,
         )  # fmt: skip
-        for key, outcome, _ in claimed.waits or ():
-            self.parking.registered.add(key)
+        for key, outcome, until in claimed.waits or ():
+            self.parking.registered[key] = until
             if outcome is not None:
                 self.parking.known[key] = outcome
         self._context: DurableContext | None = None
@@ -76,8 +75,7 @@ class TaskRun:
 
     def drain(self) -> None:
         """Give the task back at its next step."""
-        self.draining = True
-        self.parking.kill()
+        self.parking.leaving = True
 
     def abandon(self) -> None:
         """Stop at once and say nothing: the task is not ours any more, or parked."""
@@ -182,7 +180,7 @@ class TaskRun:
         self._services.writer_of(self.task_id).put(entry)
 
     def _evicted(self) -> None:
-        if self.draining:
+        if self.parking.leaving and self.parking.phase is not Phase.DEAD:
             self._give_back()
 
     def _refused(self, exc: RecordRefused) -> None:

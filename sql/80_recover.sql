@@ -34,6 +34,11 @@ begin
   insert into durable.journal (run_id, task_id, pos, epoch, kind, name, body, at)
   select _t.run_id, _task, coalesce(max(j.pos), -1) + 1, _t.epoch, 'retry', 'retry', json_build_object('void', _void), _now
   from durable.journal j where j.run_id = _t.run_id and j.task_id = _task;
+  -- An event that was delivered but never recorded is to be received again.
+  delete from durable.delivery d
+  where d.run_id = _t.run_id and d.step like _task || '/%' and not exists (
+    select from durable.journal j where j.run_id = _t.run_id and j.task_id = _task
+      and j.kind = 'event' and j.body ->> 'event' = d.event_id::text);
   update durable.task t
   set state = 'queued', finished_at = null, error = null, result = null, stop = null, wake_at = null,
       epoch = greatest(t.epoch, 1), lost = 0, lost_alone = 0, deadline_at = null, ready_at = _now
@@ -68,6 +73,10 @@ begin
   insert into durable.journal (run_id, task_id, pos, epoch, kind, name, frame, body, ms, at)
   select _new, _new, j.pos, 0, j.kind, j.name, j.frame, j.body, j.ms, j.at
   from durable.journal j where j.run_id = _run and j.task_id = _run and j.pos < _pos;
+  insert into durable.delivery (run_id, step, event_id)
+  select _new, _new || '/' || regexp_replace(j.name, '#\d+$', ''), (j.body ->> 'event')::uuid
+  from durable.journal j where j.run_id = _new and j.kind = 'event'
+  on conflict do nothing;
   insert into durable.value (run_id, hash, body) select _new, v.hash, v.body from durable.value v where v.run_id = _run;
   perform durable.start_runs(json_build_array(json_build_object(
     'id', _new, 'line', _t.line, 'prio', _t.prio, 'epoch', 1, 'input', coalesce(_input, _t.input), 'version', _t.version,
