@@ -40,6 +40,13 @@ class Claimed(NamedTuple):
     ready_at: float
 
 
+class Served(NamedTuple):
+    """What stands behind a line: a workflow, on a queue."""
+
+    workflow: Workflow
+    queue: str
+
+
 class Want(NamedTuple):
     """One claim to be sent: how many tasks, from which lines (JSON), and whether the one will run alone."""
 
@@ -56,7 +63,7 @@ class ClaimDesk:
 
     def __init__(self, slots: int):
         self._slots = slots
-        self._lines: dict[int, Workflow] = {}
+        self._lines: dict[int, Served] = {}
         self._hot: set[int] = set()
         self._horizon: dict[int, tuple[int, float]] = {}
         self._asked = 0
@@ -67,12 +74,12 @@ class ClaimDesk:
         self.alone = False
         self.open = True
 
-    def serve(self, lines: dict[int, Workflow]) -> None:
+    def serve(self, lines: dict[int, Served]) -> None:
         """The lines of the workflows that this worker can run: it never asks for others."""
         self._lines = lines
         self.heat_all()
 
-    def workflow_of(self, line: int) -> Workflow | None:
+    def served(self, line: int) -> Served | None:
         return self._lines.get(line)
 
     @property

@@ -10,14 +10,13 @@ import structlog
 from orjson import Fragment
 
 from durable import codec, faults
-from durable.claims import Claimed
+from durable.claims import Claimed, Served
 from durable.context import DurableContext
 from durable.errors import Cancelled, Evicted, Stop
 from durable.failures import describe
 from durable.journal import Record, Replay
 from durable.parking import Parking, Phase
 from durable.services import Services
-from durable.workflow import Workflow
 from durable.writer import Entry, Json, RecordRefused
 
 log = structlog.get_logger("durable.task")
@@ -45,14 +44,14 @@ class TaskRun:
     def __init__(
         self,
         services: Services,
-        workflow: Workflow,
+        served: Served,
         claimed: Claimed,
         host: Host,
     ):
         self.claimed = claimed
         self.parked_at = 0.0
         self._services = services
-        self._workflow = workflow
+        self._workflow, self._queue = served
         self._host = host
         started = claimed.started or services.clock.now()
         self.parking = Parking(
@@ -147,13 +146,15 @@ class TaskRun:
     def _open(self, past: list[Record], everything: list[Record], prefix: str) -> DurableContext:
         replay = Replay(self.claimed.run_id, past) if past else None
         pos = everything[-1].pos + 1 if everything else 0
-        return DurableContext(self._services, self.parking, replay, pos, self._workflow.queue, prefix)
+        return DurableContext(self._services, self.parking, replay, pos, self._queue, prefix)
 
     # ---------------------------------------------------------------- how it goes on
 
     def _finish(self, end: Json) -> None:
         faults.point("end.before")
         context = self._context
+        # Branches that the workflow left behind end with it.
+        self.parking.kill()
         entry = Entry(self.task_id, self._ended)
         entry.end = {
             "t": self.task_id, "e": self.parking.epoch, "a": self.parking.started,

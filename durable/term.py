@@ -22,7 +22,7 @@ import structlog
 from durable import faults
 from durable.beat import Beat
 from durable.channel import Channel
-from durable.claims import ClaimDesk, Claimed, Want
+from durable.claims import ClaimDesk, Claimed, Served, Want
 from durable.clock import Clock
 from durable.codec import Codec
 from durable.errors import LeaseLost
@@ -44,7 +44,7 @@ log = structlog.get_logger("durable.worker")
 ENLIST = "select durable.enlist($1, $2, $3)"
 LEAVE = "select durable.leave($1)"
 HELD_BY = "select durable.held_by($1)"
-REGISTER = "select json_agg(r) from durable.register($1, $2) r"
+REGISTER = "select json_agg(r) from durable.register($1, array[$2]) r"
 SOLO = "select 1 from durable.ready where line = any($1) limit 1"
 SERVER = "select system_identifier || '/' || timeline_id from pg_control_system(), pg_control_checkpoint()"
 
@@ -53,12 +53,12 @@ class Term:
     """One worker id and everything that acts under it."""
 
     def __init__(
-        self, dsn: str, workflows: Sequence[Workflow], queues: Sequence[str], settings: Settings, codec: Codec
+        self, dsn: str, workflows: Sequence[Workflow], queues: Sequence[str] | None, settings: Settings, codec: Codec
     ):
         self.worker_id = uuid7()
         self._dsn = dsn
         self._workflows = {workflow.name: workflow for workflow in workflows}
-        self._queues = list(queues)
+        self._queues = queues
         self._settings = settings
         self._clock = Clock()
         self._gate = Gate(settings.lease_seconds)
@@ -155,13 +155,22 @@ class Term:
             self._over.set_result(why)
 
     async def _enlist(self) -> None:
-        info = {"host": socket.gethostname(), "pid": os.getpid(), "queues": self._queues, "slots": self._settings.slots,
+        info = {"host": socket.gethostname(), "pid": os.getpid(), "queues": sorted(self._by_queue()), "slots": self._settings.slots,
                 "workflows": sorted(self._workflows)}  # fmt: skip
         await self._reads.call(ENLIST, [self.worker_id.encode(), b"%d" % self._channel_count, orjson.dumps(info)])
-        registrations = orjson.dumps([workflow.registration() for workflow in self._workflows.values()])
-        queues = b"{" + b",".join(b'"' + queue.encode() + b'"' for queue in self._queues) + b"}"
-        rows = orjson.loads(await self._reads.call(REGISTER, [registrations, queues]) or b"[]")
-        self._desk.serve({row["line"]: self._workflows[row["workflow"]] for row in rows})
+        lines: dict[int, Served] = {}
+        for queue, workflows in self._by_queue().items():
+            registrations = orjson.dumps([workflow.registration() for workflow in workflows])
+            rows = orjson.loads(await self._reads.call(REGISTER, [registrations, queue.encode()]) or b"[]")
+            lines |= {row["line"]: Served(self._workflows[row["workflow"]], queue) for row in rows}
+        self._desk.serve(lines)
+
+    def _by_queue(self) -> dict[str, list[Workflow]]:
+        """Which workflows are served on which queue: each on its own, unless the worker was given queues."""
+        everything = list(self._workflows.values())
+        if self._queues is not None:
+            return dict.fromkeys(self._queues, everything)
+        return {queue: [w for w in everything if w.queue == queue] for queue in {w.queue for w in everything}}
 
     async def _close(self, tasks: list[asyncio.Task[None]]) -> None:
         if self._beat is not None:
@@ -265,10 +274,10 @@ class Term:
                 kept.parking.resume(claimed.epoch, claimed.wakes, claimed.stop, claimed.waits)
                 return
             kept.abandon()
-        workflow = self._desk.workflow_of(claimed.line)
-        if workflow is None:
+        served = self._desk.served(claimed.line)
+        if served is None:
             raise LeaseLost(f"claimed task {claimed.task_id} of a line that is not ours: {claimed.line}")
-        run = TaskRun(self._services, workflow, claimed, self)
+        run = TaskRun(self._services, served, claimed, self)
         self._running[claimed.task_id] = run
         run.start()
 
@@ -346,7 +355,6 @@ class Term:
     def _swept(self) -> None:
         """Once in a while: all lines may have work, and what is kept in memory must not grow old."""
         self._desk.heat_all()
-        self._kick()
         horizon = time.monotonic() - self._settings.kept_seconds
         while self._parked and next(iter(self._parked.values())).parked_at < horizon:
             self._parked.popitem(last=False)[1].abandon()

@@ -18,14 +18,17 @@ log = structlog.get_logger("durable.worker")
 
 
 class Worker:
-    """Runs workflows from one database until stopped. Use it as a service: `await Worker(...).run()`."""
+    """Runs workflows from one database until stopped. Use it as a service: `await Worker(...).run()`.
+
+    Without `queues`, each workflow is served on its own queue.
+    """
 
     def __init__(
         self,
         dsn: str,
         workflows: Sequence[Workflow],
         *,
-        queues: Sequence[str] = ("default",),
+        queues: Sequence[str] | None = None,
         settings: Settings | None = None,
         codec: Codec | None = None,
     ):

@@ -20,7 +20,7 @@ class Runtime:
         self.client = client
         self._workers: list[tuple[Worker, asyncio.Task[None]]] = []
 
-    async def work(self, *workflows: Workflow, queues: tuple[str, ...] = ("default",), **settings: Any) -> Worker:
+    async def work(self, *workflows: Workflow, queues: tuple[str, ...] | None = None, **settings: Any) -> Worker:
         """Start a worker; it is stopped at the end of the test."""
         worker = Worker(self.dsn, workflows, queues=queues, settings=Settings(**settings))
         self._workers.append((worker, asyncio.create_task(worker.run())))

@@ -92,6 +92,22 @@ async def test_a_worker_never_claims_what_it_cannot_run(runtime: Runtime) -> Non
     assert await runtime.client.result(elsewhere, timeout=30) == "hello you"
 
 
+async def test_a_workflow_is_served_on_its_own_queue(runtime: Runtime) -> None:
+    """A worker that was given no queues finds each workflow where it is started, and its children beside it."""
+
+    @workflow(queue="heavy")
+    async def heavy(ctx: DurableContext) -> Any:
+        return await ctx.wait_for(await ctx.spawn(greet, "child"))
+
+    await runtime.work(heavy)
+    await runtime.client.register(greet)
+    run_id = await runtime.client.start(heavy)
+    await runtime.until(lambda: _has_child(runtime))
+    assert await runtime.sql("select distinct queue from durable.branch") == [("heavy",)]
+    await runtime.work(greet, queues=("heavy",))
+    assert await runtime.client.result(run_id, timeout=30) == "hello child"
+
+
 async def test_many_starts_are_one_transaction(runtime: Runtime) -> None:
     """Bulk starts all exist or none does."""
     await runtime.work(greet)
@@ -190,9 +206,7 @@ async def test_an_unreachable_database_says_where(runtime: Runtime) -> None:
     assert "secret" not in str(refused.value)
 
 
-async def test_a_database_without_a_store_says_how_to_make_one(
-    runtime: Runtime, durable_databases: Databases
-) -> None:
+async def test_a_database_without_a_store_says_how_to_make_one(runtime: Runtime, durable_databases: Databases) -> None:
     """Neither client nor worker begins on a database that is not migrated."""
     from durable import Durable, Worker
 
@@ -240,6 +254,10 @@ async def test_runs_are_listed_by_what_one_looks_for(runtime: Runtime) -> None:
     assert await runtime.client.runs(since=datetime.now(UTC) + timedelta(hours=1)) == []
     with pytest.raises(WrongArguments, match="there is no state 'done'"):
         await runtime.client.runs(state="done")
+
+
+async def _has_child(runtime: Runtime) -> bool:
+    return bool(await runtime.sql("select 1 from durable.branch where workflow = 'greet'"))
 
 
 async def _all_done(runtime: Runtime) -> bool:

@@ -14,7 +14,9 @@ from .conftest import Runtime
 
 
 async def add(connection: psycopg.AsyncConnection[Any], amount: int) -> int:
-    await connection.execute("insert into ledger (amount, key) values (%s, %s)", (amount, current_step().idempotency_key))
+    await connection.execute(
+        "insert into ledger (amount, key) values (%s, %s)", (amount, current_step().idempotency_key)
+    )
     row = await (await connection.execute("select sum(amount) from ledger")).fetchone()
     return int(row[0]) if row else 0
 
