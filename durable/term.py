@@ -155,8 +155,13 @@ class Term:
             self._over.set_result(why)
 
     async def _enlist(self) -> None:
-        info = {"host": socket.gethostname(), "pid": os.getpid(), "queues": sorted(self._by_queue()), "slots": self._settings.slots,
-                "workflows": sorted(self._workflows)}  # fmt: skip
+        info = {
+            "host": socket.gethostname(),
+            "pid": os.getpid(),
+            "queues": sorted(self._by_queue()),
+            "workflows": sorted(self._workflows),
+            "slots": self._settings.slots,
+        }
         await self._reads.call(ENLIST, [self.worker_id.encode(), b"%d" % self._channel_count, orjson.dumps(info)])
         lines: dict[int, Served] = {}
         for queue, workflows in self._by_queue().items():

@@ -37,7 +37,8 @@ class Runtime:
 
     async def until(self, holds: Callable[[], Awaitable[bool]]) -> None:
         async with asyncio.timeout(30):
-            while not await holds():
+            # What is waited for happens in the database or in another process.
+            while not await holds():  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
 
     async def sql(self, text: str, *params: Any) -> list[Any]:
