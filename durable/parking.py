@@ -64,6 +64,7 @@ class Parking:
         self.phase = Phase.LIVE
         self.stop: str | None = None
         self.leaving = False  # the worker drains: what runs is recorded, and nothing new begins
+        self.heeded = False  # the task is cleaning up: a stop has nothing more to say to it
         self.busy = 0
         self.known: dict[str, Any] = {}  # outcomes of wait rows that nobody has asked for yet
         self.registered: dict[str, float | None] = {}  # keys that already have a wait row, and its timeout
@@ -208,6 +209,7 @@ class Parking:
             "w": self.wakes,
             "u": self.earliest(),
             "a": self.started,
+            "s": self.heeded,
         }
         faults.point("park.before")
         self._writer.put(entry)
@@ -234,7 +236,7 @@ class Parking:
             self.registered.setdefault(key, until)
             if outcome is not None:
                 self._deliver(key, outcome)
-        if stop is not None and self.stop is None:
+        if stop is not None and self.stop is None and not self.heeded:
             self.stop = stop
             self._fail_waits(Cancelled(stop))
 

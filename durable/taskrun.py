@@ -54,11 +54,8 @@ class TaskRun:
         self._services = services
         self._workflow = workflow
         self._host = host
-        started = claimed.started or services.clock.now()
-        self.parking = Parking(
-            claimed.task_id, claimed.run_id, claimed.epoch, claimed.wakes, started,
-            services.writer_of(claimed.task_id), services.clock, self._on_parked,
-        )  # fmt: skip
+        self._started = claimed.started or services.clock.now()
+        self.parking = self._new_parking(claimed.epoch, claimed.wakes)
         for key, outcome, until in claimed.waits or ():
             self.parking.registered[key] = until
             if outcome is not None:
@@ -130,7 +127,7 @@ class TaskRun:
 
     async def _stopped(self, records: list[Record], why: str) -> Json:
         """The run was cancelled or is past its deadline: clean up, then end as such."""
-        self.parking.stop = None
+        self._leave_body()
         error: Json = {"type": "Cancelled", "message": why.removeprefix("cancel:")}
         if why == "deadline":
             error = {"type": "DeadlineExceeded", "message": "the run was not done at its deadline"}
@@ -142,7 +139,22 @@ class TaskRun:
                 await self._workflow.cleanup(context, **codec.unsealed_with(self._services.codec, self.claimed.input))
             except Exception as exc:
                 error["cleanup"] = describe(exc)
-        return {"s": "failed" if why == "deadline" else "cancelled", "x": error}
+        return {"s": "failed" if why == "deadline" else "cancelled", "x": error, "m": True}
+
+    def _leave_body(self) -> None:
+        """Branches of the body that are still under way must not go on beside the cleanup, nor after the end."""
+        body = self.parking
+        body.kill()
+        self.parking = self._new_parking(body.epoch, body.wakes)
+        self.parking.heeded = True
+        self.parking.registered |= body.registered
+
+    def _new_parking(self, epoch: int, wakes: int) -> Parking:
+        of = self.claimed
+        return Parking(
+            of.task_id, of.run_id, epoch, wakes, self._started, self._services.writer_of(of.task_id),
+            self._services.clock, self._on_parked,
+        )  # fmt: skip
 
     def _open(self, past: list[Record], everything: list[Record], prefix: str) -> DurableContext:
         replay = Replay(self.claimed.run_id, past) if past else None
@@ -160,6 +172,8 @@ class TaskRun:
             "m": (context is not None and context.spawned) or bool(self.parking.registered), **end,
         }  # fmt: skip
         self._services.writer_of(self.task_id).put(entry)
+        # Branches that nobody waited for must not outlive the run.
+        self.parking.kill()
         self._host.left(self)
 
     def _ended(self, error: BaseException | None) -> None:

@@ -10,7 +10,7 @@ create or replace function durable.flush(
   _flush_no bigint,
   _journal  json,    -- [{r run, t task, p pos, e epoch, k kind, n name, f frame, b body, m ms}]
   _ends     json,    -- [{t task, e epoch, s state, r result, x error, a started, m more}]
-  _parks    json,    -- [{t task, e epoch, w wakes, u until, a started}]
+  _parks    json,    -- [{t task, e epoch, w wakes, u until, a started, s stop heeded}]
   _effects  json,    -- {values, spawns, events, waits, consumed, expired, gives, wakes, logs, progress}
   _claim_n  int,
   _claim    json,    -- [{line, prio, at}]
@@ -99,13 +99,13 @@ declare
   _capped uuid[];
 begin
   with p as materialized (
-    select x.t, x.e, x.w, to_timestamp(x.u) as u, to_timestamp(x.a) as a
-    from json_to_recordset(_parks) as x (t uuid, e int, w int, u double precision, a double precision)
+    select x.t, x.e, x.w, to_timestamp(x.u) as u, to_timestamp(x.a) as a, x.s
+    from json_to_recordset(_parks) as x (t uuid, e int, w int, u double precision, a double precision, s boolean)
   ), u as (
     update durable.task t
     set state = 'parked', epoch = p.e, wake_at = p.u, started_at = coalesce(t.started_at, p.a)
     from p join durable.held h on h.task_id = p.t
-    where t.task_id = p.t and h.worker_id = _worker and h.epoch = p.e and t.wakes = p.w and t.stop is null
+    where t.task_id = p.t and h.worker_id = _worker and h.epoch = p.e and t.wakes = p.w and (t.stop is null or p.s)
     returning t.task_id, p.u, t.caps
   ), d as (
     delete from durable.held h using u where h.task_id = u.task_id
