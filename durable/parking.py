@@ -8,6 +8,7 @@ then wants to go on wakes its own task.
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Callable
 from enum import Enum
 from typing import Any
@@ -202,7 +203,7 @@ class Parking:
 
     def _park(self) -> None:
         self.phase = Phase.PARKING
-        entry = Entry(self.task_id, self._park_answered)
+        entry = Entry(self.task_id, functools.partial(self._park_answered, self.epoch))
         entry.park = {
             "t": self.task_id,
             "e": self.epoch,
@@ -214,9 +215,9 @@ class Parking:
         faults.point("park.before")
         self._writer.put(entry)
 
-    def _park_answered(self, error: BaseException | None) -> None:
-        # A refusal has come through `park_refused` before this.
-        if self.phase is not Phase.PARKING:
+    def _park_answered(self, epoch: int, error: BaseException | None) -> None:
+        # A refusal has come through `park_refused` before this; so may have, on another channel, the next claim.
+        if self.phase is not Phase.PARKING or epoch != self.epoch:
             return
         self.phase = Phase.PARKED
         for wait in self._waits.values():

@@ -30,7 +30,10 @@ class Host(Protocol):
     """Who runs tasks, and is told what becomes of them."""
 
     def left(self, run: TaskRun) -> None:
-        """It gave up its slot: it ended, or was given back."""
+        """It gave up its slot: its end, or that it is given back, is on its way to the store."""
+
+    def gone(self, run: TaskRun) -> None:
+        """The store knows that it left."""
 
     def parked(self, run: TaskRun) -> None:
         """It waits, and may be resumed from memory."""
@@ -179,11 +182,12 @@ class TaskRun:
     def _ended(self, error: BaseException | None) -> None:
         if error is None:
             faults.point("end.after")
+            self._host.gone(self)
             self._host.ended(self)
             return
         # The store cannot hold the result: the run fails, and says why.
         log.error("a result was refused by the store", task=self.task_id, error=str(error))
-        entry = Entry(self.task_id, None)
+        entry = Entry(self.task_id, self._gone)
         entry.end = {
             "t": self.task_id,
             "e": self.parking.epoch,
@@ -207,10 +211,13 @@ class TaskRun:
             self._finish({"s": "failed", "x": describe(exc)})
 
     def _give_back(self) -> None:
-        entry = Entry(self.task_id, None)
+        entry = Entry(self.task_id, self._gone)
         entry.effects = {"gives": [{"t": self.task_id, "e": self.parking.epoch}]}
         self._services.writer_of(self.task_id).put(entry)
         self._host.left(self)
+
+    def _gone(self, error: BaseException | None) -> None:
+        self._host.gone(self)
 
     def _on_parked(self) -> None:
         faults.point("park.after")

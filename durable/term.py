@@ -35,6 +35,7 @@ from durable.reads import Reads
 from durable.services import Services
 from durable.settings import Settings
 from durable.taskrun import TaskRun
+from durable.traffic import Traffic
 from durable.transactions import Transactions
 from durable.workflow import Workflow
 from durable.writer import JournalWriter
@@ -71,7 +72,10 @@ class Term:
         flushers = range(settings.flushers)
         slots = range(settings.flushers + 1, settings.flushers + 1 + settings.transaction_slots)
         self._channel_count = slots.stop
-        self._channels = [Channel(dsn, self.worker_id, number, self._check_server) for number in range(slots.start)]
+        self._traffic = Traffic()
+        self._channels = [
+            Channel(dsn, self.worker_id, number, self._check_server, self._traffic) for number in range(slots.start)
+        ]
         self._writers = [JournalWriter(self._channels[number], self) for number in flushers]
         self._transactions = Transactions(dsn, self.worker_id, slots)
         self._passer = Passer(self._channels[-1], self, self._clock, self._interval, self._passed, self._swept)
@@ -86,6 +90,7 @@ class Term:
             self._writers,
         )
         self._running: dict[str, TaskRun] = {}
+        self._leaving: dict[str, TaskRun] = {}  # ended or given back here, and not yet in the store
         self._parked: OrderedDict[str, TaskRun] = OrderedDict()
         self._server: str | None = None
         self._over: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -259,6 +264,9 @@ class Term:
     def _begin(self, claimed: Claimed) -> None:
         """Continue the task from memory if this very claim follows its own park; otherwise from the journal."""
         kept = self._parked.pop(claimed.task_id, None)
+        if kept is None and (kept := self._running.pop(claimed.task_id, None)) is not None:
+            # Its park has committed, but on another channel, whose answer we have not seen yet.
+            self._desk.left()
         if kept is not None:
             if kept.parking.epoch + 1 == claimed.epoch:
                 self._running[claimed.task_id] = kept
@@ -274,6 +282,10 @@ class Term:
 
     async def reconcile(self) -> None:
         """An answer was lost: what the store says we hold is the truth."""
+        async with self._traffic.halted():
+            await self._compare()
+
+    async def _compare(self) -> None:
         rows = orjson.loads(await self._reads.call(HELD_BY, [self.worker_id.encode()]) or b"[]")
         held = {row[0]: Claimed(*row) for row in rows}
         for task_id, claimed in held.items():
@@ -285,7 +297,7 @@ class Term:
                 continue
             if run := self._running.get(task_id):
                 run.parking.told(claimed.wakes, claimed.stop, claimed.waits)
-            else:
+            elif task_id not in self._leaving:
                 self._desk.running += 1
                 self._begin(claimed)
         for task_id in [task_id for task_id in self._running if task_id not in held]:
@@ -296,16 +308,23 @@ class Term:
     # ---------------------------------------------------------------- tasks that leave
 
     def left(self, run: TaskRun) -> None:
-        if self._running.pop(run.task_id, None) is not None:
+        self._leaving[run.task_id] = run
+        if self._running.get(run.task_id) is run:
+            del self._running[run.task_id]
             self._desk.left()
         self._check_quiet()
+
+    def gone(self, run: TaskRun) -> None:
+        if self._leaving.get(run.task_id) is run:
+            del self._leaving[run.task_id]
 
     def ended(self, run: TaskRun) -> None:
         if run.claimed.parent_id is None:
             self._notifier.ended(run.task_id)
 
     def parked(self, run: TaskRun) -> None:
-        if self._running.pop(run.task_id, None) is not None:
+        if self._running.get(run.task_id) is run:
+            del self._running[run.task_id]
             self._desk.left()
         self._parked[run.task_id] = run
         if (until := run.parking.earliest()) is not None:
