@@ -595,11 +595,12 @@ language sql volatile as $$
 $$;
 -- Workers: registration, the fence, and what happens to the tasks of one that is gone.
 
--- enlist: a worker under a fresh id, with a fence row for each of its write connections.
+-- enlist: a worker under a fresh id, with a fence row for each of its write connections. Asked again under the same
+-- id, because the answer was lost, it changes nothing.
 create or replace function durable.enlist(_worker uuid, _channels int, _info json) returns void
 language sql as $$
-  insert into durable.worker (worker_id, started_at, info) values (_worker, clock_timestamp(), _info);
-  insert into durable.fence (worker_id, channel) select _worker, c from generate_series(0, _channels - 1) c;
+  insert into durable.worker (worker_id, started_at, info) values (_worker, clock_timestamp(), _info) on conflict do nothing;
+  insert into durable.fence (worker_id, channel) select _worker, c from generate_series(0, _channels - 1) c on conflict do nothing;
 $$;
 
 -- pass_fence: the first statement of every write of a worker. True: go on. False: this very write was
@@ -691,10 +692,14 @@ $$;
 -- leave: a worker goes of its own will; what it still holds is given back and charged to nobody.
 create or replace function durable.leave(_worker uuid) returns int
 language plpgsql as $$
+declare
+  _count int;
 begin
   delete from durable.worker w where w.worker_id = _worker;
   delete from durable.fence f where f.worker_id = _worker;
-  return durable.give_back(_worker, false, 1000000);
+  _count := durable.give_back(_worker, false, 1000000);
+  perform pg_notify('durable_work', 'a');
+  return _count;
 end
 $$;
 
@@ -869,14 +874,18 @@ begin
     met := durable.expire_waits(_do -> 'expired', met);
   end if;
   if _do -> 'gives' is not null then
-    with g as (
-      delete from durable.held h using json_to_recordset(_do -> 'gives') as x (t uuid, e int)
-      where h.task_id = x.t and h.worker_id = _worker and h.epoch = x.e returning h.task_id, h.epoch
-    ), u as (
-      update durable.task t set ready_at = _now from g where t.task_id = g.task_id
-      returning t.task_id, case when t.lost >= 2 then -t.line else t.line end as line, t.prio, g.epoch
+    with u as (
+      update durable.task t set ready_at = _now, epoch = x.e
+      from json_to_recordset(_do -> 'gives') as x (t uuid, e int) join durable.held h on h.task_id = x.t
+      where t.task_id = x.t and h.worker_id = _worker and h.epoch = x.e
+      returning t.task_id, case when t.lost >= 2 then -t.line else t.line end as line, t.prio, t.epoch
+    ), d as (
+      delete from durable.held h using u where h.task_id = u.task_id
+    ), r as (
+      insert into durable.ready (line, prio, ready_at, task_id, epoch) select u.line, u.prio, _now, u.task_id, u.epoch from u
     )
-    insert into durable.ready (line, prio, ready_at, task_id, epoch) select u.line, u.prio, _now, u.task_id, u.epoch from u;
+    select array_agg(distinct u.line) into _some from u;
+    lines := lines || _some;
   end if;
   if _do -> 'wakes' is not null then
     with g as (
