@@ -233,7 +233,7 @@ class Term:
             self._kick()
         self._take(want, claimed, told)
         if lines:
-            self._tell_others(set(lines), self._desk.free <= 0)
+            self._tell_others(set(lines), self._desk.free <= 0 or not self._desk.open)
 
     def _passed(self, want: Want, answer: list[Any]) -> None:
         if not answer:

@@ -164,14 +164,18 @@ begin
     met := durable.expire_waits(_do -> 'expired', met);
   end if;
   if _do -> 'gives' is not null then
-    with g as (
-      delete from durable.held h using json_to_recordset(_do -> 'gives') as x (t uuid, e int)
-      where h.task_id = x.t and h.worker_id = _worker and h.epoch = x.e returning h.task_id, h.epoch
-    ), u as (
-      update durable.task t set ready_at = _now from g where t.task_id = g.task_id
-      returning t.task_id, case when t.lost >= 2 then -t.line else t.line end as line, t.prio, g.epoch
+    with u as (
+      update durable.task t set ready_at = _now, epoch = x.e
+      from json_to_recordset(_do -> 'gives') as x (t uuid, e int) join durable.held h on h.task_id = x.t
+      where t.task_id = x.t and h.worker_id = _worker and h.epoch = x.e
+      returning t.task_id, case when t.lost >= 2 then -t.line else t.line end as line, t.prio, t.epoch
+    ), d as (
+      delete from durable.held h using u where h.task_id = u.task_id
+    ), r as (
+      insert into durable.ready (line, prio, ready_at, task_id, epoch) select u.line, u.prio, _now, u.task_id, u.epoch from u
     )
-    insert into durable.ready (line, prio, ready_at, task_id, epoch) select u.line, u.prio, _now, u.task_id, u.epoch from u;
+    select array_agg(distinct u.line) into _some from u;
+    lines := lines || _some;
   end if;
   if _do -> 'wakes' is not null then
     with g as (
