@@ -105,11 +105,11 @@ class Scene:
         self.check_ends()
         self.check_effects()
         with psycopg.connect(self.dsn, autocommit=True) as connection:
-            assert {} == invariants.left_behind(connection)
+            assert invariants.left_behind(connection) == {}
 
     def check_store(self) -> None:
         with psycopg.connect(self.dsn, autocommit=True) as connection:
-            assert {} == invariants.broken(connection)
+            assert invariants.broken(connection) == {}
 
     def check_ends(self) -> None:
         """Every run ended as it must, with its result."""
@@ -120,18 +120,18 @@ class Scene:
             state, result, error = ends[run_id]
             if state != expected.state or (state == "succeeded" and result != expected.result):
                 wrong.append((run_id, expected, state, result, error))
-        assert [] == wrong, f"{wrong}\n{self.fleet.told()}"
+        assert wrong == [], f"{wrong}\n{self.fleet.told()}"
 
     def check_effects(self) -> None:
         """Laws 2 and 6: nothing ran after its record or after its run's end; the same process never ran an attempt
         twice; transaction steps took effect exactly once."""
         live = [row for row in self.rows("select * from effect where recorded or final") if row[5] not in self.stalled]
-        assert [] == live
-        assert [] == [row for row in self.rows(AGAIN) if row[3] not in self.stalled]
-        assert [] == self.rows(TWICE)
-        assert [] == self.rows(UNBOOKED)
-        assert [] == self.rows(UNRECORDED)
-        assert [] == [row for row in self.rows(PAID_TWICE) if not self.stalled]
+        assert live == []
+        assert [row for row in self.rows(AGAIN) if row[3] not in self.stalled] == []
+        assert self.rows(TWICE) == []
+        assert self.rows(UNBOOKED) == []
+        assert self.rows(UNRECORDED) == []
+        assert [row for row in self.rows(PAID_TWICE) if not self.stalled] == []
 
     @property
     def stalled(self) -> set[int]:

@@ -25,7 +25,7 @@ def test_a_worker_killed_at_any_point_loses_and_repeats_nothing(scene: Scene, po
     again, no transaction step takes effect twice."""
     scene.start_mixture("kill")
     doomed = scene.fleet.start(f"{point}:{time}", lease=LEASE)
-    assert -9 == doomed.await_end(20), "the worker never came to that point"
+    assert doomed.await_end(20) == -9, "the worker never came to that point"
     scene.check_store()
     scene.fleet.start(lease=LEASE)
     scene.finish()
