@@ -130,21 +130,22 @@ class DurableContext(Recording):
         """
         name, fn, args = _call(call)
         key = self._key(name or policy_of(fn).name or _name_of(fn))
-        begun = False
+        decided: Ran | NotRun | StepUncertain | None = None
         while (record := await self._recorded(key, ("intent", "step", "failed"))) is not None:
             if record.kind == "step":
                 return self.opened(record.body)
             if record.kind == "failed":
                 raise raised(record.body)
-            begun = True
-        if begun:
-            decided = await self._decide(key, args, kwargs, confirm)
-            if isinstance(decided, Ran):
-                async with self._operation():
-                    return await self.record_value("step", key, decided.value)
+            if self._replay is None or not self._replay.comes_first(key, f"{self._prefix}{key}:"):
+                decided = await self._decide(key, args, kwargs, confirm)
         async with self._operation():
-            if not begun:
-                await self._record("intent", key, b"null")
+            if isinstance(decided, Ran):
+                return await self.record_value("step", key, decided.value)
+            if isinstance(decided, StepUncertain):
+                await self._record("failed", key, codec.encode(decided.error))
+                raise decided
+            # Each try has an intent of its own: what was decided about the last one says nothing about this.
+            await self._record("intent", key, b"null")
             return await self._run_once(key, fn, args, kwargs)
 
     # ---------------------------------------------------------------- waits
@@ -338,7 +339,9 @@ class DurableContext(Recording):
             await self._record("failed", key, codec.encode(error))
             raise raised(error) from None
 
-    async def _decide(self, key: str, args: Any, kwargs: Any, confirm: Callable[..., Any] | None) -> Ran | NotRun:
+    async def _decide(
+        self, key: str, args: Any, kwargs: Any, confirm: Callable[..., Any] | None
+    ) -> Ran | NotRun | StepUncertain:
         """Whether an at-most-once step that was begun took effect: ask `confirm`, then a person."""
         if confirm is not None:
             said = await self.step(f"{key}:confirm", _ask, confirm, args, kwargs)
@@ -350,10 +353,7 @@ class DurableContext(Recording):
         if answer.get("again"):
             return NotRun()
         message = answer.get("fail") or "a person decided that it failed"
-        error = {"type": "StepUncertain", "message": message, "step": key, "pos": self._pos}
-        async with self._operation():
-            await self._record("failed", key, codec.encode(error))
-        raise StepUncertain(error)
+        return StepUncertain({"type": "StepUncertain", "message": message, "step": key, "pos": self._pos})
 
     async def _sleep(self, name: str, at: Callable[[float], float]) -> None:
         key = self._key(name)

@@ -56,6 +56,13 @@ class Replay:
         self._start_watch()
         return await turn
 
+    def comes_first(self, name: str, others: str) -> bool:
+        """Whether a record of `name` is still to come, before any whose name begins with `others`."""
+        if name in self._optional:
+            return True
+        ahead = (r.name for r in self._records[self._next :] if r.name == name or r.name.startswith(others))
+        return next(ahead, None) == name
+
     def finish(self) -> None:
         """The workflow has returned: every record must have been asked for."""
         if self._next < len(self._records):
