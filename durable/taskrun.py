@@ -15,7 +15,7 @@ from durable.context import DurableContext
 from durable.errors import Cancelled, Evicted, Stop
 from durable.failures import describe
 from durable.journal import Record, Replay
-from durable.parking import Parking, Phase
+from durable.parking import Parking
 from durable.services import Services
 from durable.workflow import Workflow
 from durable.writer import Entry, Json, RecordRefused
@@ -53,6 +53,7 @@ class TaskRun:
         host: Host,
     ):
         self.claimed = claimed
+        self.draining = False
         self.parked_at = 0.0
         self._services = services
         self._workflow = workflow
@@ -74,8 +75,9 @@ class TaskRun:
         self._task = asyncio.get_running_loop().create_task(self._run(), name=f"durable:{self.task_id}")
 
     def drain(self) -> None:
-        """Give the task back at its next step."""
-        self.parking.leaving = True
+        """Give the task back when the steps that it is in are recorded."""
+        self.draining = True
+        self.parking.leave()
 
     def abandon(self) -> None:
         """Stop at once and say nothing: the task is not ours any more, or parked."""
@@ -149,6 +151,7 @@ class TaskRun:
         body = self.parking
         body.kill()
         self.parking = self._new_parking(body.epoch, body.wakes)
+        self.parking.leaving = body.leaving
         self.parking.heeded = True
         self.parking.registered |= body.registered
 
@@ -198,7 +201,7 @@ class TaskRun:
         self._services.writer_of(self.task_id).put(entry)
 
     def _evicted(self) -> None:
-        if self.parking.leaving and self.parking.phase is not Phase.DEAD:
+        if self.draining:
             self._give_back()
 
     def _refused(self, exc: RecordRefused) -> None:

@@ -271,6 +271,7 @@ class Term:
             if kept.parking.epoch + 1 == claimed.epoch:
                 self._running[claimed.task_id] = kept
                 kept.parking.resume(claimed.epoch, claimed.wakes, claimed.stop, claimed.waits)
+                self._drain_late(kept)
                 return
             kept.abandon()
         workflow = self._desk.workflow_of(claimed.line)
@@ -279,6 +280,12 @@ class Term:
         run = TaskRun(self._services, workflow, claimed, self)
         self._running[claimed.task_id] = run
         run.start()
+        self._drain_late(run)
+
+    def _drain_late(self, run: TaskRun) -> None:
+        """A claim that was under way when the drain began: give it back at once."""
+        if not self._desk.open:
+            run.drain()
 
     async def reconcile(self) -> None:
         """An answer was lost: what the store says we hold is the truth."""
