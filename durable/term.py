@@ -96,6 +96,7 @@ class Term:
         self._over: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._quiet = asyncio.Event()
         self._beat: Beat | None = None
+        self._looking: asyncio.Task[None] | None = None
         self.ready = asyncio.Event()
 
     # ---------------------------------------------------------------- life
@@ -171,6 +172,8 @@ class Term:
     async def _close(self, tasks: list[asyncio.Task[None]]) -> None:
         if self._beat is not None:
             await asyncio.to_thread(self._beat.stop)
+        if self._looking is not None:
+            tasks.append(self._looking)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -373,9 +376,18 @@ class Term:
         """Once in a while: all lines may have work, and what is kept in memory must not grow old."""
         self._desk.heat_all()
         self._kick()
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.get_running_loop().create_task(self._look_for_solo())
         horizon = time.monotonic() - self._settings.kept_seconds
         while self._parked and next(iter(self._parked.values())).parked_at < horizon:
             self._parked.popitem(last=False)[1].abandon()
+
+    async def _look_for_solo(self) -> None:
+        """Tasks that must run alone stand in lines of their own, which no ordinary claim asks for."""
+        lines = b"{" + b",".join(b"%d" % -line for line in self._desk.lines) + b"}"
+        if await self._reads.call(SOLO, [lines]):
+            self._desk.solo_waits()
+            self._kick()
 
     def _interval(self) -> float:
         idle = not self._running and self._listener.healthy
