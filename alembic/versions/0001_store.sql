@@ -675,14 +675,14 @@ begin
 end
 $$;
 
--- bury: declare a worker dead, if its beat is still the one that the reaper has watched. Waits for a write in
+-- bury: declare a worker dead, if its beat is still the one that the reaper has watched; null if it is not. Waits for a write in
 -- flight, never for user code. Locks: worker, fence, task, held.
 create or replace function durable.bury(_worker uuid, _beat bigint, _quarantine int default 3) returns int
 language plpgsql set lock_timeout = '1s' as $$
 begin
   delete from durable.worker w where w.worker_id = _worker and w.beat = _beat;
   if not found then
-    return 0;
+    return null;
   end if;
   delete from durable.fence f where f.worker_id = _worker;
   return durable.give_back(_worker, true, _quarantine);
