@@ -373,10 +373,7 @@ class DurableContext(Recording):
     async def _child_results(self, record: Record, handles: Sequence[Handle]) -> list[Any]:
         """How the children ended; the record says which one of them decided the wait, if one did."""
         first = record.body.get("first")
-        if first is not None:
-            rows = await self._services.read_children({"kids": [first]})
-        else:
-            rows = await self._services.read_children(span(handles))
+        rows = await self._read_children(span(handles) if first is None else {"kids": [first]})
         for task_id, state, _, error in rows:
             if state != "succeeded":
                 raise ChildFailed({**(error or {}), "child": task_id, "step": record.name, "pos": record.pos})
@@ -384,6 +381,16 @@ class DurableContext(Recording):
             return [self.opened(row[2]) for row in rows]
         by_id = {row[0]: self.opened(row[2]) for row in rows}
         return [by_id[handle.task_id] for handle in handles]
+
+    async def _read_children(self, which: dict[str, Any]) -> list[Any]:
+        replay = self._replay
+        if replay is None:
+            return await self._services.read_children(which)
+        replay.reading += 1
+        try:
+            return await self._services.read_children(which)
+        finally:
+            replay.reading -= 1
 
     async def _noted(self, name: str, make: Callable[[], Any]) -> Any:
         key = self._key(name)
