@@ -116,7 +116,7 @@ class DurableContext(Recording):
         key = self._key(name or policy.name or _name_of(fn))
 
         async def perform(attempt: int) -> Any:
-            await self._services.gate.open()
+            await self._wait_at_gate()
             info = StepInfo(self.run_id, self.task_id, key, attempt)
             return await self._services.transactions.run(self, info, fn, args, kwargs)
 
@@ -291,7 +291,7 @@ class DurableContext(Recording):
         """The hot path, the first attempt of an async step: no timer, no task, no thread, no layer in between."""
         parking = self._parking
         if self._services.gate.closed:
-            await self._services.gate.open()
+            await self._wait_at_gate()
         if faults.armed:
             faults.point("step.before")
         parking.busy += 1
@@ -313,6 +313,11 @@ class DurableContext(Recording):
         finally:
             parking.done()
 
+    async def _wait_at_gate(self) -> None:
+        """No step begins while the lease may be over; nor does one that was told to stop meanwhile."""
+        await self._services.gate.open()
+        self._parking.check()
+
     async def _attempt(
         self,
         key: str,
@@ -325,7 +330,7 @@ class DurableContext(Recording):
     ) -> Any:
         info = StepInfo(self.run_id, self.task_id, key, attempt)
         if self._services.gate.closed:
-            await self._services.gate.open()
+            await self._wait_at_gate()
         if faults.armed:
             faults.point("step.before")
         return await self._services.lanes.run(info, fn, args, kwargs, limit, lane)
