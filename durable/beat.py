@@ -103,7 +103,9 @@ class Beat:
             # One of its writes hangs in the middle: end its sessions and come back at the next beat.
             session.execute(TERMINATE, (f"durable:{worker}",))
             return
-        tasks = row[0] if row else 0
+        tasks = row[0] if row else None
+        if tasks is None:
+            return  # it has beaten after all, or somebody else was faster
         log.warning("a worker was silent for a whole lease and was declared dead", worker=worker, tasks=tasks)
         # Its sessions may still hold locks on users' rows.
         session.execute(TERMINATE, (f"durable:{worker}",))

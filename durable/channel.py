@@ -14,6 +14,7 @@ import structlog
 
 from durable.errors import LeaseLost, StoreUnavailable
 from durable.link import Link, Param
+from durable.traffic import Traffic
 
 log = structlog.get_logger("durable.channel")
 
@@ -33,17 +34,30 @@ class AlreadyApplied(Exception):
 class Channel:
     """One logical write connection, identified by its number; the session behind it may change."""
 
-    def __init__(self, dsn: str, worker_id: str, number: int, check_server: Opened):
+    def __init__(self, dsn: str, worker_id: str, number: int, check_server: Opened, traffic: Traffic):
         self.worker_id = worker_id
         self.number = number
         self._dsn = dsn
         self._check_server = check_server
+        self._traffic = traffic
         self._head = [worker_id.encode(), b"%d" % number]
         self._flush_no = 0
         self._link: Link | None = None
 
     async def call(self, sql: str, params: Sequence[Param], fault: str | None = None) -> bytes:
         """Send one numbered write; returns its answer, raises `AlreadyApplied` or `LeaseLost`."""
+        await self._traffic.enter()
+        try:
+            return await self._apply(sql, params, fault)
+        finally:
+            self._traffic.leave()
+
+    async def close(self) -> None:
+        if self._link is not None:
+            link, self._link = self._link, None
+            await link.close()
+
+    async def _apply(self, sql: str, params: Sequence[Param], fault: str | None) -> bytes:
         self._flush_no += 1
         everything = [*self._head, b"%d" % self._flush_no, *params]
         rest = _FIRST_REST
@@ -63,11 +77,6 @@ class Channel:
             if answer is None:
                 raise AlreadyApplied
             return answer
-
-    async def close(self) -> None:
-        if self._link is not None:
-            link, self._link = self._link, None
-            await link.close()
 
     async def _session(self) -> Link:
         if self._link is None:

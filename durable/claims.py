@@ -96,9 +96,10 @@ class ClaimDesk:
         for line in ours:
             self._horizon.pop(line, None)
         self._hot |= ours
-        if any(-line in self._lines for line in lines):
+        solo = any(-line in self._lines for line in lines)
+        if solo:
             self.solo_waits()
-        return bool(ours)
+        return solo or bool(ours)
 
     def heat_all(self) -> None:
         self._hot = set(self._lines)
@@ -130,7 +131,8 @@ class ClaimDesk:
         if want.alone:
             self._asked_alone = False
             self.alone = bool(claimed)
-            self._solo_since = None
+            # Where one was, more may wait: the next goes when this one has left.
+            self._solo_since = time.monotonic() if claimed else None
             return claimed
         self._asked -= want.number
         if len(claimed) < want.number:

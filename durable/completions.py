@@ -6,6 +6,9 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
 
+import psycopg
+
+from durable.errors import NoSuchRun, StoreUnavailable
 from durable.listener import Listener
 
 Finished = Callable[[list[str]], Awaitable[set[str]]]
@@ -59,8 +62,9 @@ class Completions:
                 async with asyncio.timeout(self.POLL):
                     await self._wake.wait()
             self._wake.clear()
-            if self._waiting:
-                for run_id in await self._finished(list(self._waiting)):
+            # A database that is away for a while is asked again at the next look.
+            with contextlib.suppress(StoreUnavailable, psycopg.OperationalError, NoSuchRun):
+                for run_id in await self._finished(list(self._waiting)) if self._waiting else ():
                     self._resolve(run_id)
 
     def _resolve(self, run_id: str) -> None:

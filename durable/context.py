@@ -116,7 +116,7 @@ class DurableContext(Recording):
         key = self._key(name or policy.name or _name_of(fn))
 
         async def perform(attempt: int) -> Any:
-            await self._services.gate.open()
+            await self._wait_at_gate()
             info = StepInfo(self.run_id, self.task_id, key, attempt)
             return await self._services.transactions.run(self, info, fn, args, kwargs)
 
@@ -130,21 +130,22 @@ class DurableContext(Recording):
         """
         name, fn, args = _call(call)
         key = self._key(name or policy_of(fn).name or _name_of(fn))
-        begun = False
+        decided: Ran | NotRun | StepUncertain | None = None
         while (record := await self._recorded(key, ("intent", "step", "failed"))) is not None:
             if record.kind == "step":
                 return self.opened(record.body)
             if record.kind == "failed":
                 raise raised(record.body)
-            begun = True
-        if begun:
-            decided = await self._decide(key, args, kwargs, confirm)
-            if isinstance(decided, Ran):
-                async with self._operation():
-                    return await self.record_value("step", key, decided.value)
+            if self._replay is None or not self._replay.comes_first(key, f"{self._prefix}{key}:"):
+                decided = await self._decide(key, args, kwargs, confirm)
         async with self._operation():
-            if not begun:
-                await self._record("intent", key, b"null")
+            if isinstance(decided, Ran):
+                return await self.record_value("step", key, decided.value)
+            if isinstance(decided, StepUncertain):
+                await self._record("failed", key, codec.encode(decided.error))
+                raise decided
+            # Each try has an intent of its own: what was decided about the last one says nothing about this.
+            await self._record("intent", key, b"null")
             return await self._run_once(key, fn, args, kwargs)
 
     # ---------------------------------------------------------------- waits
@@ -290,7 +291,7 @@ class DurableContext(Recording):
         """The hot path, the first attempt of an async step: no timer, no task, no thread, no layer in between."""
         parking = self._parking
         if self._services.gate.closed:
-            await self._services.gate.open()
+            await self._wait_at_gate()
         if faults.armed:
             faults.point("step.before")
         parking.busy += 1
@@ -312,6 +313,11 @@ class DurableContext(Recording):
         finally:
             parking.done()
 
+    async def _wait_at_gate(self) -> None:
+        """No step begins while the lease may be over; nor does one that was told to stop meanwhile."""
+        await self._services.gate.open()
+        self._parking.check()
+
     async def _attempt(
         self,
         key: str,
@@ -324,7 +330,7 @@ class DurableContext(Recording):
     ) -> Any:
         info = StepInfo(self.run_id, self.task_id, key, attempt)
         if self._services.gate.closed:
-            await self._services.gate.open()
+            await self._wait_at_gate()
         if faults.armed:
             faults.point("step.before")
         return await self._services.lanes.run(info, fn, args, kwargs, limit, lane)
@@ -338,7 +344,9 @@ class DurableContext(Recording):
             await self._record("failed", key, codec.encode(error))
             raise raised(error) from None
 
-    async def _decide(self, key: str, args: Any, kwargs: Any, confirm: Callable[..., Any] | None) -> Ran | NotRun:
+    async def _decide(
+        self, key: str, args: Any, kwargs: Any, confirm: Callable[..., Any] | None
+    ) -> Ran | NotRun | StepUncertain:
         """Whether an at-most-once step that was begun took effect: ask `confirm`, then a person."""
         if confirm is not None:
             said = await self.step(f"{key}:confirm", _ask, confirm, args, kwargs)
@@ -350,10 +358,7 @@ class DurableContext(Recording):
         if answer.get("again"):
             return NotRun()
         message = answer.get("fail") or "a person decided that it failed"
-        error = {"type": "StepUncertain", "message": message, "step": key, "pos": self._pos}
-        async with self._operation():
-            await self._record("failed", key, codec.encode(error))
-        raise StepUncertain(error)
+        return StepUncertain({"type": "StepUncertain", "message": message, "step": key, "pos": self._pos})
 
     async def _sleep(self, name: str, at: Callable[[float], float]) -> None:
         key = self._key(name)
@@ -373,10 +378,7 @@ class DurableContext(Recording):
     async def _child_results(self, record: Record, handles: Sequence[Handle]) -> list[Any]:
         """How the children ended; the record says which one of them decided the wait, if one did."""
         first = record.body.get("first")
-        if first is not None:
-            rows = await self._services.read_children({"kids": [first]})
-        else:
-            rows = await self._services.read_children(span(handles))
+        rows = await self._read_children(span(handles) if first is None else {"kids": [first]})
         for task_id, state, _, error in rows:
             if state != "succeeded":
                 raise ChildFailed({**(error or {}), "child": task_id, "step": record.name, "pos": record.pos})
@@ -384,6 +386,16 @@ class DurableContext(Recording):
             return [self.opened(row[2]) for row in rows]
         by_id = {row[0]: self.opened(row[2]) for row in rows}
         return [by_id[handle.task_id] for handle in handles]
+
+    async def _read_children(self, which: dict[str, Any]) -> list[Any]:
+        replay = self._replay
+        if replay is None:
+            return await self._services.read_children(which)
+        replay.reading += 1
+        try:
+            return await self._services.read_children(which)
+        finally:
+            replay.reading -= 1
 
     async def _noted(self, name: str, make: Callable[[], Any]) -> Any:
         key = self._key(name)

@@ -15,6 +15,8 @@ from durable.errors import Diverged
 # How long the workflow may stay silent before a record that nobody asks for counts as a divergence. Only ever
 # waited for in that case: deterministic code asks at once.
 PATIENCE = 1.0
+# Looked at so often in that time: a process that was stalled finds all of it gone by at its first look.
+_LOOKS = 4
 
 
 class Record(NamedTuple):
@@ -36,6 +38,7 @@ class Replay:
         self._asking: dict[str, asyncio.Future[Record | None]] = {}
         self._asked = 0
         self._watch: asyncio.TimerHandle | None = None
+        self.reading = 0  # branches that wait for the store, and not for their turn
 
     @property
     def over(self) -> bool:
@@ -55,6 +58,13 @@ class Replay:
         self._asking[name] = turn
         self._start_watch()
         return await turn
+
+    def comes_first(self, name: str, others: str) -> bool:
+        """Whether a record of `name` is still to come, before any whose name begins with `others`."""
+        if name in self._optional:
+            return True
+        ahead = (r.name for r in self._records[self._next :] if r.name == name or r.name.startswith(others))
+        return next(ahead, None) == name
 
     def finish(self) -> None:
         """The workflow has returned: every record must have been asked for."""
@@ -87,16 +97,20 @@ class Replay:
             del self._optional[name]
         return record
 
-    def _start_watch(self) -> None:
+    def _start_watch(self, seen: int = 0) -> None:
         if self._watch is None:
-            self._watch = asyncio.get_running_loop().call_later(PATIENCE, self._look, self._asked, self._next)
+            loop = asyncio.get_running_loop()
+            self._watch = loop.call_later(PATIENCE / _LOOKS, self._look, self._asked, self._next, seen + 1)
 
-    def _look(self, asked: int, at: int) -> None:
+    def _look(self, asked: int, at: int, seen: int) -> None:
         self._watch = None
         if not self._asking:
             return
-        if (asked, at) != (self._asked, self._next):
+        if self.reading or (asked, at) != (self._asked, self._next):
             self._start_watch()
+            return
+        if seen < _LOOKS:
+            self._start_watch(seen)
             return
         for turn in self._asking.values():
             if not turn.done():

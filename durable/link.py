@@ -59,6 +59,7 @@ class Link:
         self._loop = asyncio.get_running_loop()
         self._names: dict[str, bytes] = {}
         self._waiter: asyncio.Future[pq.abc.PGresult] | None = None
+        self._last: pq.abc.PGresult | None = None
         self._loop.add_reader(self._fd, self._readable)
         self.calls = 0
 
@@ -113,14 +114,15 @@ class Link:
             self._pg.consume_input()
             if self._pg.is_busy():
                 return
-            last = None
             while (result := self._pg.get_result()) is not None:
-                last = result
+                # Kept from one reading to the next: its end, which says that it is committed, may come apart.
+                self._last = result
                 if self._pg.is_busy():
                     return
         except psycopg.Error as exc:
             self._broken(exc)
             return
+        last, self._last = self._last, None
         if last is not None and self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(last)
 

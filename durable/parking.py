@@ -8,6 +8,7 @@ then wants to go on wakes its own task.
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Callable
 from enum import Enum
 from typing import Any
@@ -63,7 +64,8 @@ class Parking:
         self.started = started
         self.phase = Phase.LIVE
         self.stop: str | None = None
-        self.leaving = False  # the worker drains: what runs is recorded, and nothing new begins
+        self.leaving = False  # the worker drains: what is under way ends, and nothing begins
+        self.heeded = False  # the task is cleaning up: a stop has nothing more to say to it
         self.busy = 0
         self.known: dict[str, Any] = {}  # outcomes of wait rows that nobody has asked for yet
         self.registered: dict[str, float | None] = {}  # keys that already have a wait row, and its timeout
@@ -78,14 +80,14 @@ class Parking:
 
     def check(self) -> None:
         """Raise what ends this task's code, if anything does."""
-        if self.phase is Phase.DEAD or self.leaving:
+        if self.phase is Phase.DEAD:
             raise Evicted("this copy of the task no longer counts")
         if self.stop is not None:
             raise Cancelled(self.stop)
 
     @property
     def free_to_act(self) -> bool:
-        """Neither parked nor stopped: an operation may begin without waiting."""
+        """Neither parked nor stopped nor leaving: an operation may begin without waiting."""
         return self.phase is Phase.LIVE and self.stop is None and not self.leaving
 
     async def live(self) -> None:
@@ -96,17 +98,21 @@ class Parking:
                 if self.phase is Phase.PARKED:
                     self._wake_self()
             await asyncio.shield(self._late)
+        if self.leaving and self.phase is Phase.LIVE:
+            await self._last_done()
         self.check()
 
     def done(self) -> None:
         """An operation has ended; if only waits are left, the task may park."""
         self.busy -= 1
-        if self.busy == 0 and self._waits:
+        if self.busy == 0 and self.leaving:
+            self.kill()
+        elif self.busy == 0 and self._waits:
             self._loop.call_soon(self._consider, _PATIENCE_TURNS)
 
     async def until(self, key: str, at: float) -> None:
         """Wait for a time."""
-        if at > self._clock.now():
+        if at > self._clock.now() or self.leaving:
             await self._wait(key, at, on_store=False)
 
     async def outcome(self, key: str, row: Json, until: float | None) -> Json:
@@ -164,6 +170,12 @@ class Parking:
             for wait in self._waits.values():
                 self._set_alarm(wait)
 
+    def leave(self) -> None:
+        """Let what is under way be recorded, then end this copy of the task's code."""
+        self.leaving = True
+        if self.busy == 0 and (self._waits or self.phase is not Phase.LIVE):
+            self.kill()
+
     def kill(self) -> None:
         """End this copy of the task's code: nothing it does counts any more."""
         self.phase = Phase.DEAD
@@ -172,6 +184,14 @@ class Parking:
             self._late.set_result(None)
 
     # ---------------------------------------------------------------- inside
+
+    async def _last_done(self) -> None:
+        """Other branches may be in the middle of a step: this one does not take the task away from them."""
+        if self.busy == 0:
+            self.kill()
+            return
+        self._late = self._late or self._loop.create_future()
+        await asyncio.shield(self._late)
 
     async def _wait(self, key: str, until: float | None, on_store: bool) -> Any:
         wait = Wait(key, until, on_store, self._loop.create_future())
@@ -183,7 +203,9 @@ class Parking:
         return await wait.future
 
     def _consider(self, turns: int) -> None:
-        if self.phase is not Phase.LIVE or self.busy or not self._waits:
+        if self.leaving and not self.busy:
+            self.kill()
+        elif self.phase is not Phase.LIVE or self.busy or not self._waits:
             self._writer.kick()
         elif turns:
             self._loop.call_soon(self._consider, turns - 1)
@@ -201,20 +223,21 @@ class Parking:
 
     def _park(self) -> None:
         self.phase = Phase.PARKING
-        entry = Entry(self.task_id, self._park_answered)
+        entry = Entry(self.task_id, functools.partial(self._park_answered, self.epoch))
         entry.park = {
             "t": self.task_id,
             "e": self.epoch,
             "w": self.wakes,
             "u": self.earliest(),
             "a": self.started,
+            "s": self.heeded,
         }
         faults.point("park.before")
         self._writer.put(entry)
 
-    def _park_answered(self, error: BaseException | None) -> None:
-        # A refusal has come through `park_refused` before this.
-        if self.phase is not Phase.PARKING:
+    def _park_answered(self, epoch: int, error: BaseException | None) -> None:
+        # A refusal has come through `park_refused` before this; so may have, on another channel, the next claim.
+        if self.phase is not Phase.PARKING or epoch != self.epoch:
             return
         self.phase = Phase.PARKED
         for wait in self._waits.values():
@@ -234,7 +257,7 @@ class Parking:
             self.registered.setdefault(key, until)
             if outcome is not None:
                 self._deliver(key, outcome)
-        if stop is not None and self.stop is None:
+        if stop is not None and self.stop is None and not self.heeded:
             self.stop = stop
             self._fail_waits(Cancelled(stop))
 
@@ -265,6 +288,8 @@ class Parking:
             self._resolve(wait, outcome)
 
     def _resolve(self, wait: Wait, outcome: Any) -> None:
+        if self.leaving:
+            return
         del self._waits[wait.key]
         _silence(wait)
         self.busy += 1

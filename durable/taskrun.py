@@ -15,7 +15,7 @@ from durable.context import DurableContext
 from durable.errors import Cancelled, Evicted, Stop
 from durable.failures import describe
 from durable.journal import Record, Replay
-from durable.parking import Parking, Phase
+from durable.parking import Parking
 from durable.services import Services
 from durable.writer import Entry, Json, RecordRefused
 
@@ -29,7 +29,10 @@ class Host(Protocol):
     """Who runs tasks, and is told what becomes of them."""
 
     def left(self, run: TaskRun) -> None:
-        """It gave up its slot: it ended, or was given back."""
+        """It gave up its slot: its end, or that it is given back, is on its way to the store."""
+
+    def gone(self, run: TaskRun) -> None:
+        """The store knows that it left."""
 
     def parked(self, run: TaskRun) -> None:
         """It waits, and may be resumed from memory."""
@@ -49,15 +52,13 @@ class TaskRun:
         host: Host,
     ):
         self.claimed = claimed
+        self.draining = False
         self.parked_at = 0.0
         self._services = services
         self._workflow, self._queue = served
         self._host = host
-        started = claimed.started or services.clock.now()
-        self.parking = Parking(
-            claimed.task_id, claimed.run_id, claimed.epoch, claimed.wakes, started,
-            services.writer_of(claimed.task_id), services.clock, self._on_parked,
-        )  # fmt: skip
+        self._started = claimed.started or services.clock.now()
+        self.parking = self._new_parking(claimed.epoch, claimed.wakes)
         for key, outcome, until in claimed.waits or ():
             self.parking.registered[key] = until
             if outcome is not None:
@@ -73,8 +74,9 @@ class TaskRun:
         self._task = asyncio.get_running_loop().create_task(self._run(), name=f"durable:{self.task_id}")
 
     def drain(self) -> None:
-        """Give the task back at its next step."""
-        self.parking.leaving = True
+        """Give the task back when the steps that it is in are recorded."""
+        self.draining = True
+        self.parking.leave()
 
     def abandon(self) -> None:
         """Stop at once and say nothing: the task is not ours any more, or parked."""
@@ -129,7 +131,7 @@ class TaskRun:
 
     async def _stopped(self, records: list[Record], why: str) -> Json:
         """The run was cancelled or is past its deadline: clean up, then end as such."""
-        self.parking.stop = None
+        self._leave_body()
         error: Json = {"type": "Cancelled", "message": why.removeprefix("cancel:")}
         if why == "deadline":
             error = {"type": "DeadlineExceeded", "message": "the run was not done at its deadline"}
@@ -141,7 +143,23 @@ class TaskRun:
                 await self._workflow.cleanup(context, **codec.unsealed_with(self._services.codec, self.claimed.input))
             except Exception as exc:
                 error["cleanup"] = describe(exc)
-        return {"s": "failed" if why == "deadline" else "cancelled", "x": error}
+        return {"s": "failed" if why == "deadline" else "cancelled", "x": error, "m": True}
+
+    def _leave_body(self) -> None:
+        """Branches of the body that are still under way must not go on beside the cleanup, nor after the end."""
+        body = self.parking
+        body.kill()
+        self.parking = self._new_parking(body.epoch, body.wakes)
+        self.parking.leaving = body.leaving
+        self.parking.heeded = True
+        self.parking.registered |= body.registered
+
+    def _new_parking(self, epoch: int, wakes: int) -> Parking:
+        of = self.claimed
+        return Parking(
+            of.task_id, of.run_id, epoch, wakes, self._started, self._services.writer_of(of.task_id),
+            self._services.clock, self._on_parked,
+        )  # fmt: skip
 
     def _open(self, past: list[Record], everything: list[Record], prefix: str) -> DurableContext:
         replay = Replay(self.claimed.run_id, past) if past else None
@@ -161,16 +179,19 @@ class TaskRun:
             "m": (context is not None and context.spawned) or bool(self.parking.registered), **end,
         }  # fmt: skip
         self._services.writer_of(self.task_id).put(entry)
+        # Branches that nobody waited for must not outlive the run.
+        self.parking.kill()
         self._host.left(self)
 
     def _ended(self, error: BaseException | None) -> None:
         if error is None:
             faults.point("end.after")
+            self._host.gone(self)
             self._host.ended(self)
             return
         # The store cannot hold the result: the run fails, and says why.
         log.error("a result was refused by the store", task=self.task_id, error=str(error))
-        entry = Entry(self.task_id, None)
+        entry = Entry(self.task_id, self._gone)
         entry.end = {
             "t": self.task_id,
             "e": self.parking.epoch,
@@ -181,7 +202,7 @@ class TaskRun:
         self._services.writer_of(self.task_id).put(entry)
 
     def _evicted(self) -> None:
-        if self.parking.leaving and self.parking.phase is not Phase.DEAD:
+        if self.draining:
             self._give_back()
 
     def _refused(self, exc: RecordRefused) -> None:
@@ -194,10 +215,13 @@ class TaskRun:
             self._finish({"s": "failed", "x": describe(exc)})
 
     def _give_back(self) -> None:
-        entry = Entry(self.task_id, None)
+        entry = Entry(self.task_id, self._gone)
         entry.effects = {"gives": [{"t": self.task_id, "e": self.parking.epoch}]}
         self._services.writer_of(self.task_id).put(entry)
         self._host.left(self)
+
+    def _gone(self, error: BaseException | None) -> None:
+        self._host.gone(self)
 
     def _on_parked(self) -> None:
         faults.point("park.after")

@@ -35,6 +35,7 @@ from durable.reads import Reads
 from durable.services import Services
 from durable.settings import Settings
 from durable.taskrun import TaskRun
+from durable.traffic import Traffic
 from durable.transactions import Transactions
 from durable.workflow import Workflow
 from durable.writer import JournalWriter
@@ -71,7 +72,10 @@ class Term:
         flushers = range(settings.flushers)
         slots = range(settings.flushers + 1, settings.flushers + 1 + settings.transaction_slots)
         self._channel_count = slots.stop
-        self._channels = [Channel(dsn, self.worker_id, number, self._check_server) for number in range(slots.start)]
+        self._traffic = Traffic()
+        self._channels = [
+            Channel(dsn, self.worker_id, number, self._check_server, self._traffic) for number in range(slots.start)
+        ]
         self._writers = [JournalWriter(self._channels[number], self) for number in flushers]
         self._transactions = Transactions(dsn, self.worker_id, slots)
         self._passer = Passer(self._channels[-1], self, self._clock, self._interval, self._passed, self._swept)
@@ -86,11 +90,13 @@ class Term:
             self._writers,
         )
         self._running: dict[str, TaskRun] = {}
+        self._leaving: dict[str, TaskRun] = {}  # ended or given back here, and not yet in the store
         self._parked: OrderedDict[str, TaskRun] = OrderedDict()
         self._server: str | None = None
         self._over: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._quiet = asyncio.Event()
         self._beat: Beat | None = None
+        self._looking: asyncio.Task[None] | None = None
         self.ready = asyncio.Event()
 
     # ---------------------------------------------------------------- life
@@ -180,6 +186,8 @@ class Term:
     async def _close(self, tasks: list[asyncio.Task[None]]) -> None:
         if self._beat is not None:
             await asyncio.to_thread(self._beat.stop)
+        if self._looking is not None:
+            tasks.append(self._looking)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -242,7 +250,7 @@ class Term:
             self._kick()
         self._take(want, claimed, told)
         if lines:
-            self._tell_others(set(lines), self._desk.free <= 0)
+            self._tell_others(set(lines), self._desk.free <= 0 or not self._desk.open)
 
     def _passed(self, want: Want, answer: list[Any]) -> None:
         if not answer:
@@ -273,10 +281,14 @@ class Term:
     def _begin(self, claimed: Claimed) -> None:
         """Continue the task from memory if this very claim follows its own park; otherwise from the journal."""
         kept = self._parked.pop(claimed.task_id, None)
+        if kept is None and (kept := self._running.pop(claimed.task_id, None)) is not None:
+            # Its park has committed, but on another channel, whose answer we have not seen yet.
+            self._desk.left()
         if kept is not None:
             if kept.parking.epoch + 1 == claimed.epoch:
                 self._running[claimed.task_id] = kept
                 kept.parking.resume(claimed.epoch, claimed.wakes, claimed.stop, claimed.waits)
+                self._drain_late(kept)
                 return
             kept.abandon()
         served = self._desk.served(claimed.line)
@@ -285,9 +297,19 @@ class Term:
         run = TaskRun(self._services, served, claimed, self)
         self._running[claimed.task_id] = run
         run.start()
+        self._drain_late(run)
+
+    def _drain_late(self, run: TaskRun) -> None:
+        """A claim that was under way when the drain began: give it back at once."""
+        if not self._desk.open:
+            run.drain()
 
     async def reconcile(self) -> None:
         """An answer was lost: what the store says we hold is the truth."""
+        async with self._traffic.halted():
+            await self._compare()
+
+    async def _compare(self) -> None:
         rows = orjson.loads(await self._reads.call(HELD_BY, [self.worker_id.encode()]) or b"[]")
         held = {row[0]: Claimed(*row) for row in rows}
         for task_id, claimed in held.items():
@@ -299,7 +321,7 @@ class Term:
                 continue
             if run := self._running.get(task_id):
                 run.parking.told(claimed.wakes, claimed.stop, claimed.waits)
-            else:
+            elif task_id not in self._leaving:
                 self._desk.running += 1
                 self._begin(claimed)
         for task_id in [task_id for task_id in self._running if task_id not in held]:
@@ -310,16 +332,23 @@ class Term:
     # ---------------------------------------------------------------- tasks that leave
 
     def left(self, run: TaskRun) -> None:
-        if self._running.pop(run.task_id, None) is not None:
+        self._leaving[run.task_id] = run
+        if self._running.get(run.task_id) is run:
+            del self._running[run.task_id]
             self._desk.left()
         self._check_quiet()
+
+    def gone(self, run: TaskRun) -> None:
+        if self._leaving.get(run.task_id) is run:
+            del self._leaving[run.task_id]
 
     def ended(self, run: TaskRun) -> None:
         if run.claimed.parent_id is None:
             self._notifier.ended(run.task_id)
 
     def parked(self, run: TaskRun) -> None:
-        if self._running.pop(run.task_id, None) is not None:
+        if self._running.get(run.task_id) is run:
+            del self._running[run.task_id]
             self._desk.left()
         self._parked[run.task_id] = run
         if (until := run.parking.earliest()) is not None:
@@ -360,9 +389,18 @@ class Term:
     def _swept(self) -> None:
         """Once in a while: all lines may have work, and what is kept in memory must not grow old."""
         self._desk.heat_all()
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.get_running_loop().create_task(self._look_for_solo())
         horizon = time.monotonic() - self._settings.kept_seconds
         while self._parked and next(iter(self._parked.values())).parked_at < horizon:
             self._parked.popitem(last=False)[1].abandon()
+
+    async def _look_for_solo(self) -> None:
+        """Tasks that must run alone stand in lines of their own, which no ordinary claim asks for."""
+        lines = b"{" + b",".join(b"%d" % -line for line in self._desk.lines) + b"}"
+        if await self._reads.call(SOLO, [lines]):
+            self._desk.solo_waits()
+            self._kick()
 
     def _interval(self) -> float:
         idle = not self._running and self._listener.healthy

@@ -25,6 +25,10 @@ from durable.writer import Json
 if TYPE_CHECKING:
     from durable.recording import Recording
 
+# How often the session of one attempt may break under the user's code before that counts as the code's own failure.
+_MOST_LOSSES = 20
+_REST = 0.1
+
 RECORD = "select durable.record_in_transaction(%s, %s, %s, %s::json, %s::json)"
 
 
@@ -69,7 +73,7 @@ class Slot:
                 )
                 return await found.fetchone() is not None
             except (psycopg.OperationalError, StoreUnavailable):
-                await asyncio.sleep(0.1)
+                await asyncio.sleep(_REST)
 
     async def close(self) -> None:
         if self._async is not None:
@@ -88,19 +92,42 @@ class Transactions:
             self._slots.put_nowait(slot)
 
     async def run(self, of: Recording, info: StepInfo, fn: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-        """One attempt: run the user's function and commit its record with it."""
-        slot = await self._slots.get()
-        try:
-            attempt = Attempt(of, info, slot)
-            if inspect.iscoroutinefunction(fn):
-                return await attempt.run_async(fn, args, kwargs)
-            return await attempt.run_sync(fn, args, kwargs)
-        finally:
-            self._slots.put_nowait(slot)
+        """One attempt: run the user's function and commit its record with it. A lost connection is nobody's failure:
+        what it had written is gone, and it runs again."""
+        losses = 0
+        while True:
+            slot = await self._slots.get()
+            try:
+                return await self._try(of, info, slot, fn, args, kwargs)
+            except SessionLost as lost:
+                losses += lost.in_user_code
+                if losses >= _MOST_LOSSES:
+                    raise lost.cause from None
+            finally:
+                self._slots.put_nowait(slot)
+            await asyncio.sleep(_REST)
+            of.check_live()
+
+    async def _try(
+        self, of: Recording, info: StepInfo, slot: Slot, fn: Callable[..., Any], args: Any, kwargs: Any
+    ) -> Any:
+        attempt = Attempt(of, info, slot)
+        if inspect.iscoroutinefunction(fn):
+            return await attempt.run_async(fn, args, kwargs)
+        return await attempt.run_sync(fn, args, kwargs)
 
     async def close(self) -> None:
         for slot in self._all:
             await slot.close()
+
+
+class SessionLost(Exception):
+    """The session broke, and nothing of the step was committed."""
+
+    def __init__(self, cause: Exception, in_user_code: bool):
+        self.cause = cause
+        self.in_user_code = in_user_code
+        super().__init__(str(cause))
 
 
 class Attempt:
@@ -112,12 +139,13 @@ class Attempt:
         self._slot = slot
         self._pos: int | None = None
         self._row: Json | None = None
+        self._session: psycopg.AsyncConnection | psycopg.Connection | None = None
 
     async def run_async(self, fn: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-        session = await self._slot.async_session()
         token = current.set(self._info)
         try:
             try:
+                session = self._session = await self._slot.async_session()
                 async with session.transaction():
                     value = await fn(session, *args, **kwargs)
                     data = self._of.encoded(value)
@@ -136,13 +164,15 @@ class Attempt:
 
         def in_thread() -> bytes:
             current.set(self._info)
-            session = self._slot.sync_session()
+            session = self._session = self._slot.sync_session()
             with session.transaction():
                 value = fn(session, *args, **kwargs)
                 data = self._of.encoded(value)
                 # Positions belong to the loop's thread.
                 params = asyncio.run_coroutine_threadsafe(self._record_on_loop(data), loop).result()
                 session.execute(RECORD, params)
+                faults.point("transaction.before")
+            faults.point("transaction.after")
             return data
 
         self._data = b"null"
@@ -168,15 +198,34 @@ class Attempt:
 
     async def _settle_failure(self, exc: Exception) -> None:
         """Return if the step was committed after all; raise what the retry policy is to decide about otherwise."""
-        if isinstance(exc, psycopg.Error) and exc.sqlstate == "DU001":
+        if _fenced(exc):
             raise Evicted("the worker lost its lease in a transaction step") from exc
-        if isinstance(exc, LeaseLost):
-            raise Evicted("the worker lost its lease in a transaction step") from exc
-        ambiguous = isinstance(exc, (psycopg.OperationalError, psycopg.InterfaceError)) and self._row is not None
-        if ambiguous and self._row is not None and await self._slot.was_committed(self._row, self._of.run_id):
+        if not self._lost(exc):
+            raise exc
+        if self._row is not None and await self._was_committed(self._row):
             return
-        raise exc
+        raise SessionLost(exc, self._session is not None) from exc
+
+    def _lost(self, exc: Exception) -> bool:
+        """Whether the session broke, or never came to be: not the doing of the user's code."""
+        if isinstance(exc, psycopg.errors.IdleInTransactionSessionTimeout):
+            return False
+        if self._session is None:
+            return isinstance(exc, (psycopg.OperationalError, StoreUnavailable))
+        return self._session.broken
+
+    async def _was_committed(self, row: Json) -> bool:
+        try:
+            return await self._slot.was_committed(row, self._of.run_id)
+        except psycopg.Error as exc:
+            if _fenced(exc):
+                raise Evicted("the worker lost its lease in a transaction step") from exc
+            raise
 
     def _release(self) -> None:
         if self._pos is not None:
             self._of.release_position(self._pos)
+
+
+def _fenced(exc: Exception) -> bool:
+    return isinstance(exc, LeaseLost) or (isinstance(exc, psycopg.Error) and exc.sqlstate == "DU001")

@@ -163,8 +163,8 @@ class JournalWriter:
             return
         if len(batch) == 1:
             if isinstance(exc, (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected)):
-                self._queue.insert(0, batch[0])
-                self._wake.set()
+                # Again, and before what follows it: a park must not overtake the wait that it is for.
+                await self._flush(batch, NOTHING)
             else:
                 batch[0].settle(RecordRefused(batch[0].task_id, exc))
             return

@@ -1,10 +1,11 @@
 -- Workers: registration, the fence, and what happens to the tasks of one that is gone.
 
--- enlist: a worker under a fresh id, with a fence row for each of its write connections.
+-- enlist: a worker under a fresh id, with a fence row for each of its write connections. Asked again under the same
+-- id, because the answer was lost, it changes nothing.
 create or replace function durable.enlist(_worker uuid, _channels int, _info json) returns void
 language sql as $$
-  insert into durable.worker (worker_id, started_at, info) values (_worker, clock_timestamp(), _info);
-  insert into durable.fence (worker_id, channel) select _worker, c from generate_series(0, _channels - 1) c;
+  insert into durable.worker (worker_id, started_at, info) values (_worker, clock_timestamp(), _info) on conflict do nothing;
+  insert into durable.fence (worker_id, channel) select _worker, c from generate_series(0, _channels - 1) c on conflict do nothing;
 $$;
 
 -- pass_fence: the first statement of every write of a worker. True: go on. False: this very write was
@@ -79,14 +80,14 @@ begin
 end
 $$;
 
--- bury: declare a worker dead, if its beat is still the one that the reaper has watched. Waits for a write in
+-- bury: declare a worker dead, if its beat is still the one that the reaper has watched; null if it is not. Waits for a write in
 -- flight, never for user code. Locks: worker, fence, task, held.
 create or replace function durable.bury(_worker uuid, _beat bigint, _quarantine int default 3) returns int
 language plpgsql set lock_timeout = '1s' as $$
 begin
   delete from durable.worker w where w.worker_id = _worker and w.beat = _beat;
   if not found then
-    return 0;
+    return null;
   end if;
   delete from durable.fence f where f.worker_id = _worker;
   return durable.give_back(_worker, true, _quarantine);
@@ -96,10 +97,14 @@ $$;
 -- leave: a worker goes of its own will; what it still holds is given back and charged to nobody.
 create or replace function durable.leave(_worker uuid) returns int
 language plpgsql as $$
+declare
+  _count int;
 begin
   delete from durable.worker w where w.worker_id = _worker;
   delete from durable.fence f where f.worker_id = _worker;
-  return durable.give_back(_worker, false, 1000000);
+  _count := durable.give_back(_worker, false, 1000000);
+  perform pg_notify('durable_work', 'a');
+  return _count;
 end
 $$;
 

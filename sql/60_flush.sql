@@ -10,7 +10,7 @@ create or replace function durable.flush(
   _flush_no bigint,
   _journal  json,    -- [{r run, t task, p pos, e epoch, k kind, n name, f frame, b body, m ms}]
   _ends     json,    -- [{t task, e epoch, s state, r result, x error, a started, m more}]
-  _parks    json,    -- [{t task, e epoch, w wakes, u until, a started}]
+  _parks    json,    -- [{t task, e epoch, w wakes, u until, a started, s stop heeded}]
   _effects  json,    -- {values, spawns, events, waits, consumed, expired, gives, wakes, logs, progress}
   _claim_n  int,
   _claim    json,    -- [{line, prio, at}]
@@ -99,13 +99,13 @@ declare
   _capped uuid[];
 begin
   with p as materialized (
-    select x.t, x.e, x.w, to_timestamp(x.u) as u, to_timestamp(x.a) as a
-    from json_to_recordset(_parks) as x (t uuid, e int, w int, u double precision, a double precision)
+    select x.t, x.e, x.w, to_timestamp(x.u) as u, to_timestamp(x.a) as a, x.s
+    from json_to_recordset(_parks) as x (t uuid, e int, w int, u double precision, a double precision, s boolean)
   ), u as (
     update durable.task t
     set state = 'parked', epoch = p.e, wake_at = p.u, started_at = coalesce(t.started_at, p.a)
     from p join durable.held h on h.task_id = p.t
-    where t.task_id = p.t and h.worker_id = _worker and h.epoch = p.e and t.wakes = p.w and t.stop is null
+    where t.task_id = p.t and h.worker_id = _worker and h.epoch = p.e and t.wakes = p.w and (t.stop is null or p.s)
     returning t.task_id, p.u, t.caps
   ), d as (
     delete from durable.held h using u where h.task_id = u.task_id
@@ -164,14 +164,18 @@ begin
     met := durable.expire_waits(_do -> 'expired', met);
   end if;
   if _do -> 'gives' is not null then
-    with g as (
-      delete from durable.held h using json_to_recordset(_do -> 'gives') as x (t uuid, e int)
-      where h.task_id = x.t and h.worker_id = _worker and h.epoch = x.e returning h.task_id, h.epoch
-    ), u as (
-      update durable.task t set ready_at = _now from g where t.task_id = g.task_id
-      returning t.task_id, case when t.lost >= 2 then -t.line else t.line end as line, t.prio, g.epoch
+    with u as (
+      update durable.task t set ready_at = _now, epoch = x.e
+      from json_to_recordset(_do -> 'gives') as x (t uuid, e int) join durable.held h on h.task_id = x.t
+      where t.task_id = x.t and h.worker_id = _worker and h.epoch = x.e
+      returning t.task_id, case when t.lost >= 2 then -t.line else t.line end as line, t.prio, t.epoch
+    ), d as (
+      delete from durable.held h using u where h.task_id = u.task_id
+    ), r as (
+      insert into durable.ready (line, prio, ready_at, task_id, epoch) select u.line, u.prio, _now, u.task_id, u.epoch from u
     )
-    insert into durable.ready (line, prio, ready_at, task_id, epoch) select u.line, u.prio, _now, u.task_id, u.epoch from u;
+    select array_agg(distinct u.line) into _some from u;
+    lines := lines || _some;
   end if;
   if _do -> 'wakes' is not null then
     with g as (

@@ -97,6 +97,8 @@ declare
   _free  int := coalesce(durable.cap_limit(_cap), 1000000) - (select count(*) from durable.hold h where h.cap_key = _cap);
   _task  uuid;
   _ready uuid[] := '{}';
+  _took   boolean;
+  _locked boolean := false;
 begin
   if _free <= 0 then
     return null;
@@ -105,16 +107,22 @@ begin
     select q.task_id from durable.cap_queue q where q.cap_key = _cap order by q.prio, q.queued_at, q.task_id limit _free + 100
   loop
     exit when cardinality(_ready) >= _free;
-    if durable.take_slots(_task) then
+    _took := durable.take_slots(_task);
+    if _took then
       _ready := _ready || _task;
     end if;
+    _locked := _locked or _took is null;
   end loop;
+  if _locked then
+    -- Whoever has it may look at other slots than the one that is free now: ask again.
+    insert into durable.signal (shard, id, kind, name) values (durable.shard(_cap), durable.uuid7(), 'slot', _cap);
+  end if;
   delete from durable.cap_queue q where q.task_id = any (_ready);
   return durable.make_ready(_ready, _now);
 end
 $$;
 
--- take_slots: all slots that a queued task stands in line for, or none.
+-- take_slots: all slots that a queued task stands in line for, or none; null where another pass has the task.
 create or replace function durable.take_slots(_task uuid) returns boolean
 language plpgsql as $$
 declare
@@ -122,8 +130,11 @@ declare
   _limit int;
   _got   int;
 begin
-  perform from durable.task t where t.task_id = _task and t.state = 'queued' for update skip locked;
+  perform from durable.task t where t.task_id = _task for update skip locked;
   if not found then
+    return null;
+  end if;
+  if not exists (select from durable.task t where t.task_id = _task and t.state = 'queued') then
     return false;
   end if;
   for _cap in select q.cap_key from durable.cap_queue q where q.task_id = _task order by q.cap_key loop

@@ -595,11 +595,12 @@ language sql volatile as $$
 $$;
 -- Workers: registration, the fence, and what happens to the tasks of one that is gone.
 
--- enlist: a worker under a fresh id, with a fence row for each of its write connections.
+-- enlist: a worker under a fresh id, with a fence row for each of its write connections. Asked again under the same
+-- id, because the answer was lost, it changes nothing.
 create or replace function durable.enlist(_worker uuid, _channels int, _info json) returns void
 language sql as $$
-  insert into durable.worker (worker_id, started_at, info) values (_worker, clock_timestamp(), _info);
-  insert into durable.fence (worker_id, channel) select _worker, c from generate_series(0, _channels - 1) c;
+  insert into durable.worker (worker_id, started_at, info) values (_worker, clock_timestamp(), _info) on conflict do nothing;
+  insert into durable.fence (worker_id, channel) select _worker, c from generate_series(0, _channels - 1) c on conflict do nothing;
 $$;
 
 -- pass_fence: the first statement of every write of a worker. True: go on. False: this very write was
@@ -674,14 +675,14 @@ begin
 end
 $$;
 
--- bury: declare a worker dead, if its beat is still the one that the reaper has watched. Waits for a write in
+-- bury: declare a worker dead, if its beat is still the one that the reaper has watched; null if it is not. Waits for a write in
 -- flight, never for user code. Locks: worker, fence, task, held.
 create or replace function durable.bury(_worker uuid, _beat bigint, _quarantine int default 3) returns int
 language plpgsql set lock_timeout = '1s' as $$
 begin
   delete from durable.worker w where w.worker_id = _worker and w.beat = _beat;
   if not found then
-    return 0;
+    return null;
   end if;
   delete from durable.fence f where f.worker_id = _worker;
   return durable.give_back(_worker, true, _quarantine);
@@ -691,10 +692,14 @@ $$;
 -- leave: a worker goes of its own will; what it still holds is given back and charged to nobody.
 create or replace function durable.leave(_worker uuid) returns int
 language plpgsql as $$
+declare
+  _count int;
 begin
   delete from durable.worker w where w.worker_id = _worker;
   delete from durable.fence f where f.worker_id = _worker;
-  return durable.give_back(_worker, false, 1000000);
+  _count := durable.give_back(_worker, false, 1000000);
+  perform pg_notify('durable_work', 'a');
+  return _count;
 end
 $$;
 
@@ -715,7 +720,7 @@ create or replace function durable.flush(
   _flush_no bigint,
   _journal  json,    -- [{r run, t task, p pos, e epoch, k kind, n name, f frame, b body, m ms}]
   _ends     json,    -- [{t task, e epoch, s state, r result, x error, a started, m more}]
-  _parks    json,    -- [{t task, e epoch, w wakes, u until, a started}]
+  _parks    json,    -- [{t task, e epoch, w wakes, u until, a started, s stop heeded}]
   _effects  json,    -- {values, spawns, events, waits, consumed, expired, gives, wakes, logs, progress}
   _claim_n  int,
   _claim    json,    -- [{line, prio, at}]
@@ -804,13 +809,13 @@ declare
   _capped uuid[];
 begin
   with p as materialized (
-    select x.t, x.e, x.w, to_timestamp(x.u) as u, to_timestamp(x.a) as a
-    from json_to_recordset(_parks) as x (t uuid, e int, w int, u double precision, a double precision)
+    select x.t, x.e, x.w, to_timestamp(x.u) as u, to_timestamp(x.a) as a, x.s
+    from json_to_recordset(_parks) as x (t uuid, e int, w int, u double precision, a double precision, s boolean)
   ), u as (
     update durable.task t
     set state = 'parked', epoch = p.e, wake_at = p.u, started_at = coalesce(t.started_at, p.a)
     from p join durable.held h on h.task_id = p.t
-    where t.task_id = p.t and h.worker_id = _worker and h.epoch = p.e and t.wakes = p.w and t.stop is null
+    where t.task_id = p.t and h.worker_id = _worker and h.epoch = p.e and t.wakes = p.w and (t.stop is null or p.s)
     returning t.task_id, p.u, t.caps
   ), d as (
     delete from durable.held h using u where h.task_id = u.task_id
@@ -869,14 +874,18 @@ begin
     met := durable.expire_waits(_do -> 'expired', met);
   end if;
   if _do -> 'gives' is not null then
-    with g as (
-      delete from durable.held h using json_to_recordset(_do -> 'gives') as x (t uuid, e int)
-      where h.task_id = x.t and h.worker_id = _worker and h.epoch = x.e returning h.task_id, h.epoch
-    ), u as (
-      update durable.task t set ready_at = _now from g where t.task_id = g.task_id
-      returning t.task_id, case when t.lost >= 2 then -t.line else t.line end as line, t.prio, g.epoch
+    with u as (
+      update durable.task t set ready_at = _now, epoch = x.e
+      from json_to_recordset(_do -> 'gives') as x (t uuid, e int) join durable.held h on h.task_id = x.t
+      where t.task_id = x.t and h.worker_id = _worker and h.epoch = x.e
+      returning t.task_id, case when t.lost >= 2 then -t.line else t.line end as line, t.prio, t.epoch
+    ), d as (
+      delete from durable.held h using u where h.task_id = u.task_id
+    ), r as (
+      insert into durable.ready (line, prio, ready_at, task_id, epoch) select u.line, u.prio, _now, u.task_id, u.epoch from u
     )
-    insert into durable.ready (line, prio, ready_at, task_id, epoch) select u.line, u.prio, _now, u.task_id, u.epoch from u;
+    select array_agg(distinct u.line) into _some from u;
+    lines := lines || _some;
   end if;
   if _do -> 'wakes' is not null then
     with g as (
@@ -1091,6 +1100,8 @@ declare
   _free  int := coalesce(durable.cap_limit(_cap), 1000000) - (select count(*) from durable.hold h where h.cap_key = _cap);
   _task  uuid;
   _ready uuid[] := '{}';
+  _took   boolean;
+  _locked boolean := false;
 begin
   if _free <= 0 then
     return null;
@@ -1099,16 +1110,22 @@ begin
     select q.task_id from durable.cap_queue q where q.cap_key = _cap order by q.prio, q.queued_at, q.task_id limit _free + 100
   loop
     exit when cardinality(_ready) >= _free;
-    if durable.take_slots(_task) then
+    _took := durable.take_slots(_task);
+    if _took then
       _ready := _ready || _task;
     end if;
+    _locked := _locked or _took is null;
   end loop;
+  if _locked then
+    -- Whoever has it may look at other slots than the one that is free now: ask again.
+    insert into durable.signal (shard, id, kind, name) values (durable.shard(_cap), durable.uuid7(), 'slot', _cap);
+  end if;
   delete from durable.cap_queue q where q.task_id = any (_ready);
   return durable.make_ready(_ready, _now);
 end
 $$;
 
--- take_slots: all slots that a queued task stands in line for, or none.
+-- take_slots: all slots that a queued task stands in line for, or none; null where another pass has the task.
 create or replace function durable.take_slots(_task uuid) returns boolean
 language plpgsql as $$
 declare
@@ -1116,8 +1133,11 @@ declare
   _limit int;
   _got   int;
 begin
-  perform from durable.task t where t.task_id = _task and t.state = 'queued' for update skip locked;
+  perform from durable.task t where t.task_id = _task for update skip locked;
   if not found then
+    return null;
+  end if;
+  if not exists (select from durable.task t where t.task_id = _task and t.state = 'queued') then
     return false;
   end if;
   for _cap in select q.cap_key from durable.cap_queue q where q.task_id = _task order by q.cap_key loop

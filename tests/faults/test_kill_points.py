@@ -1,0 +1,31 @@
+"""Laws 1 and 2: a worker is killed at each marked point of the protocol, and another finishes what it began."""
+
+from __future__ import annotations
+
+import pytest
+
+from durable.faults import POINTS
+from tests.faults.scene import Scene
+
+LEASE = 1.0
+
+
+def test_without_any_fault_the_oracle_is_content(scene: Scene) -> None:
+    """The workload itself, on two workers, breaks no law: what the other tests find is due to their faults."""
+    for worker in (scene.fleet.start(), scene.fleet.start()):
+        worker.await_ready()
+    scene.start_mixture("calm", 2)
+    scene.finish()
+
+
+@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize("time", [1, 4])
+def test_a_worker_killed_at_any_point_loses_and_repeats_nothing(scene: Scene, point: str, time: int) -> None:
+    """Killed when it comes to a point for the first or fourth time: every run ends right, no recorded step runs
+    again, no transaction step takes effect twice."""
+    scene.start_mixture("kill")
+    doomed = scene.fleet.start(f"{point}:{time}", lease=LEASE)
+    assert doomed.await_end(20) == -9, "the worker never came to that point"
+    scene.check_store()
+    scene.fleet.start(lease=LEASE)
+    scene.finish()
