@@ -1,0 +1,97 @@
+"""`python -m bench [W1 ...]`: run benchmarks and print what they found, with the budgets beside it."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import logging
+from collections.abc import AsyncIterator, Callable
+from typing import Any, NamedTuple
+
+import structlog
+
+from bench import fanout, latency, limits, queue, report, resume, steps
+from bench.limits import Limits
+from bench.result import Result
+from bench.sizes import NAMED
+from bench.stage import Stage, stage, surroundings
+from bench.worker import fastest_loop
+
+
+class Bench(NamedTuple):
+    """A benchmark: what it yields, and how its results are judged once all are in."""
+
+    run: Callable[[Stage], AsyncIterator[Result]]
+    judge: Callable[[list[Result]], None] = lambda results: None
+
+
+async def bare(stage: Stage) -> AsyncIterator[Result]:
+    """P0 alone."""
+    async with stage.database() as dsn:
+        found = await limits.measure(dsn, stage.sizes.limit_seconds * 4)
+    yield Result("P0", "bare limits", found.as_json())
+
+
+BENCHES = {
+    "P0": Bench(bare),
+    "W1": Bench(steps.run, steps.judge),
+    "W2": Bench(queue.run, queue.judge),
+    "W3": Bench(latency.start_to_result),
+    "W4": Bench(latency.emit_to_resumed),
+    "W5": Bench(resume.run, resume.judge),
+    "W6": Bench(fanout.run, fanout.judge),
+}
+
+
+async def perform(name: str, stage: Stage) -> list[Result]:
+    """Run one benchmark; the bare limits are measured before and after each of its cases."""
+    results: list[Result] = []
+    before = await _limits(stage)
+    async for result in BENCHES[name].run(stage):
+        after = await _limits(stage)
+        result.limits = limits.mean(before, after)
+        before = after
+        results.append(result)
+    BENCHES[name].judge(results)
+    return results
+
+
+async def _limits(stage: Stage) -> Limits:
+    async with stage.database() as dsn:
+        return await limits.measure(dsn, stage.sizes.limit_seconds)
+
+
+async def main(asked: argparse.Namespace) -> None:
+    sizes = NAMED["quick" if asked.quick else asked.size]
+    with stage(asked.database_url, sizes) as ours:
+        about = surroundings(ours)
+        if not asked.json:
+            report.show_surroundings(about)
+        everything: list[dict[str, Any]] = []
+        for name in asked.names or BENCHES:
+            results = await perform(name, ours)
+            everything += [result.as_json() for result in results]
+            if not asked.json:
+                report.show(name, results)
+        if asked.json:
+            print(json.dumps({"surroundings": about, "results": everything}, indent=2))
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"any of {', '.join(BENCHES)}; all by default")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
+    parser.add_argument("--quick", action="store_true", help="small sizes: less than a minute for all")
+    parser.add_argument("--size", choices=NAMED, default="default")
+    parser.add_argument("--database-url", help="a server to use instead of an embedded one; databases are made on it")
+    asked = parser.parse_args()
+    if wrong := [name for name in asked.names if name not in BENCHES]:
+        parser.error(f"no benchmark {', '.join(wrong)}; there are {', '.join(BENCHES)}")
+    return asked
+
+
+if __name__ == "__main__":
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
+    with asyncio.Runner(loop_factory=fastest_loop()) as runner:
+        runner.run(main(arguments()))

@@ -1,0 +1,67 @@
+"""W2: trivial tasks enqueued in bulk by one process and drained by one worker, on empty and on full tables."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator
+
+from bench.filling import fill, fill_ready
+from bench.probe import Probe
+from bench.process import worker
+from bench.result import Budget, Result
+from bench.stage import Stage
+from bench.workloads import SERVED, foreign, trivial
+from durable import Durable
+
+BATCH = 1_000
+SLOTS = 500
+
+
+async def run(stage: Stage) -> AsyncIterator[Result]:
+    sizes = stage.sizes
+    async with stage.database() as dsn, Durable(dsn, workflows=[*SERVED, foreign]) as durable, \
+            await Probe.open(dsn) as probe:  # fmt: skip
+        yield await _enqueue(durable, sizes.trivial, "empty tables")
+        yield await _drain(dsn, probe, sizes.trivial, "empty tables")
+    full = f"{sizes.finished:,} finished + {sizes.parked:,} parked + {sizes.ready:,} ready"
+    async with stage.database() as dsn, Durable(dsn, workflows=[*SERVED, foreign]) as durable, \
+            await Probe.open(dsn) as probe:  # fmt: skip
+        await fill(probe, finished=sizes.finished, parked=sizes.parked)
+        await fill_ready(probe, foreign.name, sizes.ready)
+        yield await _enqueue(durable, sizes.trivial, f"{full} of another workflow")
+        yield await _drain(dsn, probe, sizes.trivial, f"{full} of another workflow")
+        await fill_ready(probe, trivial.name, sizes.ready)
+        yield await _drain(dsn, probe, sizes.ready, f"{full} of its own")
+
+
+async def _enqueue(durable: Durable, count: int, case: str) -> Result:
+    await durable.start_many(trivial, [{"number": 0}])
+    began = time.perf_counter()
+    for first in range(1, count, BATCH):
+        await durable.start_many(trivial, [{"number": 0}] * min(BATCH, count - first))
+    return Result("W2", f"enqueue, {case}", {"tasks/s": (count - 1) / (time.perf_counter() - began)}, "rows_per_s")
+
+
+async def _drain(dsn: str, probe: Probe, count: int, case: str) -> Result:
+    """From the moment the worker is ready until the last task has ended: its first connections count."""
+    transactions = await probe.transactions()
+    async with worker(dsn, slots=SLOTS) as process:
+        used = await process.used()
+        await probe.drained(trivial.name)
+        seconds = await probe.last_end() - process.ready_at
+        after = await process.used()
+    transactions = await probe.transactions() - transactions
+    values = {
+        "tasks/s": count / seconds,
+        "commits/task": transactions / count,
+        "worker cpu us/task": (after["cpu_s"] - used["cpu_s"]) / count * 1e6,
+    }
+    return Result("W2", f"drain, {case}", values, "rows_per_s")
+
+
+def judge(results: list[Result]) -> None:
+    """Draining full tables is compared with draining empty ones."""
+    drains = [result for result in results if result.case.startswith("drain")]
+    for result in drains[1:]:
+        share = result.values["tasks/s"] / drains[0].values["tasks/s"]
+        result.budgets = [Budget("of the rate on empty tables", 0.8, share)]

@@ -1,0 +1,68 @@
+"""W5: a fresh worker takes over a run with a long past.
+
+Timed from the claim, by the server's clock, and from the moment the worker was ready; both until the first new step.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import AsyncIterator
+
+from bench.probe import Probe
+from bench.process import worker
+from bench.result import Budget, Result
+from bench.stage import Stage
+from bench.workloads import looping, many_steps
+from durable import Durable, Workflow
+
+SHORT = 10
+
+# A held row is gone when its run has ended; this remembers when the last claim began.
+REMEMBER = """
+create table claimed (task_id uuid, at timestamptz);
+create function remember() returns trigger language plpgsql as $$
+begin
+  insert into claimed values (new.task_id, new.claimed_at);
+  return null;
+end $$;
+create trigger remember after insert on durable.held for each row execute function remember()
+"""
+CLAIMED = "select extract(epoch from max(at)) from claimed where task_id = %s"
+
+
+async def run(stage: Stage) -> AsyncIterator[Result]:
+    sizes = stage.sizes
+    yield await _measure(stage, many_steps, "steps", SHORT)
+    yield await _measure(stage, many_steps, "steps", sizes.resume_steps)
+    yield await _measure(stage, looping, "rounds", SHORT)
+    yield await _measure(stage, looping, "rounds", sizes.resume_loops)
+
+
+async def _measure(stage: Stage, workflow: Workflow, unit: str, past: int) -> Result:
+    async with stage.database() as dsn, Durable(dsn) as durable, await Probe.open(dsn) as probe:
+        await probe.run(REMEMBER)
+        runs = await durable.start_many(workflow, [{unit: past}] * stage.sizes.resumes)
+        async with worker(dsn):
+            await probe.parked(len(runs))
+        from_claim, from_ready = [], []
+        for run_id in runs:
+            await durable.emit(f"go on/{run_id}")
+            async with worker(dsn) as process:
+                began = float(await durable.result(run_id))
+            from_ready.append(began - process.ready_at)
+            from_claim.append(began - float(await probe.value(CLAIMED, (run_id,))))
+    values = {
+        "ms from claim": statistics.median(from_claim) * 1000,
+        "ms from ready": statistics.median(from_ready) * 1000,
+        "worst ms from claim": max(from_claim) * 1000,
+    }
+    return Result("W5", f"resume after {past:,} {unit}", values)
+
+
+def judge(results: list[Result]) -> None:
+    """A long past is compared with one of ten."""
+    for short, long in zip(results[::2], results[1::2], strict=True):
+        long.budgets = [
+            Budget(f"of the resume after {SHORT}, {name}", 3.0, long.values[name] / short.values[name], at_least=False)
+            for name in ("ms from claim", "ms from ready")
+        ]
