@@ -1,0 +1,62 @@
+"""Caps on what an expression may make. They count work, not time: a slow machine must not fail a replay
+that a fast one passed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from interpreter.errors import LimitExceeded
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Steps taken by loops, calls and operators; the size of a value or text; the bits of an integer."""
+
+    steps: int = 100_000
+    size: int = 1_000_000
+    range: int = 100_000
+    bits: int = 4_096
+
+
+class Meter:
+    """Counts the steps of one evaluation."""
+
+    __slots__ = ("left", "limits")
+
+    def __init__(self, limits: Limits) -> None:
+        self.limits = limits
+        self.left = limits.steps
+
+    def tick(self, steps: int = 1) -> None:
+        self.left -= steps
+        if self.left < 0:
+            raise LimitExceeded(f"the expression took more than {self.limits.steps} steps")
+
+    def check_size(self, size: int) -> None:
+        if size > self.limits.size:
+            raise LimitExceeded(f"the expression made a value larger than {self.limits.size}")
+
+    def check_weight(self, value: Any) -> None:
+        """Refuse a value that would be too large once written out, without writing it out."""
+        if weight(value, self.limits.size) > self.limits.size:
+            raise LimitExceeded(f"the expression made a value larger than {self.limits.size}")
+
+
+def weight(value: Any, enough: int) -> int:
+    """About how long a value is as text. Stops counting once it is `enough`: a list of lists of lists of
+    the same list is small in memory and endless on paper."""
+    total, todo = 0, [value]
+    while todo and total <= enough:
+        part = todo.pop()
+        total += 1
+        if isinstance(part, str):
+            total += len(part)
+        elif isinstance(part, dict):
+            total += sum(len(key) if isinstance(key, str) else 1 for key in part)
+            todo.extend(part.values())
+        elif isinstance(part, list | tuple | set | frozenset):
+            total += len(part)
+            if total <= enough:
+                todo.extend(part)
+    return total
