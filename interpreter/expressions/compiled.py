@@ -8,10 +8,10 @@ from functools import lru_cache
 from typing import Any, Final, Literal
 
 from jinja2 import TemplateError as JinjaError
-from jinja2 import Undefined, nodes
+from jinja2 import TemplateSyntaxError, Undefined, nodes
 from markupsafe import Markup
 
-from interpreter.errors import ExpressionError, UndefinedName
+from interpreter.errors import ExpressionError, Place, TemplateError, UndefinedName
 from interpreter.expressions.context import NOT_FOUND, Lookup, ScopeContext
 from interpreter.expressions.limits import Limits, Meter
 from interpreter.expressions.names import Path, chain_of, free_names, nearest, paths
@@ -49,11 +49,15 @@ class Compiled:
         tree = _bounded(tree)
         tree.set_environment(sandbox)
         self._whole = expression is not None
-        self.names = free_names(tree)
-        self.paths: list[Path] = paths(tree)
         chain = chain_of(tree)
+        try:
+            self.names = free_names(tree)
+            self.paths: list[Path] = paths(tree)
+            self._render = sandbox.from_string(_program(tree)).root_render_func
+        except TemplateSyntaxError as error:
+            # Only now does Jinja look for filters and tests by name.
+            raise TemplateError(f"{error.message} in {source!r}", place=Place(line=error.lineno)) from None
         self._chain = chain if chain is not None and chain[0] in self.names else None
-        self._render = sandbox.from_string(_program(tree)).root_render_func
 
     def evaluate(self, lookup: Lookup, known: Known = _no_names) -> Any:
         """The value, with its type if the text is one expression, else as text."""

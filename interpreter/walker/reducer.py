@@ -16,7 +16,7 @@ from interpreter.walker.records import CancelAsked, Fired, Opened, Record, Settl
 from interpreter.walker.scope import Evaluator
 from interpreter.walker.settling import fail, finish, succeed
 from interpreter.walker.states import CANCELLED, EXITED, FAILED, RUNNING, WAITING
-from interpreter.walker.stops import stop_frame
+from interpreter.walker.stops import own_timer, stop_frame
 from interpreter.walker.walk import HALT, SETTLE, Trace, Walk
 
 
@@ -93,13 +93,17 @@ def walk_of_unit(program: Program, evaluator: Evaluator, unit: Unit, trace: Trac
 
 
 def _settled(walk: Walk, record: Settled) -> None:
-    found = walk.flight.pop(record.path, None)
+    found = walk.flight.get(record.path)
     if found is None:
         return
     frame, i = found
-    if record.path in frame.data.get(i, {}).get("units", ()):
+    node = frame.layout.nodes[i]
+    if node.owner:
         _unit_settled(walk, frame, i, record)
         return
+    if node.kind == "wait":
+        return
+    del walk.flight[record.path]
     if record.writes:
         for name, value in record.writes.items():
             frame.write(name, value)
@@ -112,6 +116,9 @@ def _settled(walk: Walk, record: Settled) -> None:
 
 
 def _unit_settled(walk: Walk, frame: Frame, i: int, record: Settled) -> None:
+    if record.path not in frame.data[i].get("units", ()):
+        return
+    del walk.flight[record.path]
     if frame.stop is None:
         unit_settled(walk, frame, i, record)
         return
@@ -123,10 +130,11 @@ def _fired(walk: Walk, record: Fired) -> None:
     if record.timer == "timeout":
         _timed_out(walk, record.path)
         return
-    found = walk.flight.pop(record.path, None)
-    if found is None:
+    found = walk.flight.get(record.path)
+    if found is None or own_timer(*found) != record.timer:
         return
     frame, i = found
+    del walk.flight[record.path]
     if record.timer == "backoff":
         begin_again(walk, frame, i)
     else:
@@ -147,10 +155,11 @@ def _timed_out(walk: Walk, path: str) -> None:
 
 
 def _opened(walk: Walk, record: Opened) -> None:
-    found = walk.flight.pop(record.path, None)
-    if found is None:
+    found = walk.flight.get(record.path)
+    if found is None or not found[0].data.get(found[1], {}).get("asking"):
         return
     frame, i = found
+    del walk.flight[record.path]
     if frame.stop is None:
         open_as(walk, frame, i, record)
         return

@@ -111,7 +111,8 @@ class Run:
         commands = apply(self.walk, record)
         self.commands.extend(commands)
         for command in commands:
-            self.bag.extend(self._answers(command))
+            answers = self._answers(command)  # May replace the bag: a cancel takes records out of it.
+            self.bag.extend(answers)
         return commands
 
     def _answers(self, command: Any) -> list[Record]:
