@@ -15,7 +15,6 @@ from interpreter.expressions import Templates
 from interpreter.plan import Plan
 from interpreter.walker import Program, Walk, apply, walk_of_unit, why
 from interpreter.walker.commands import (
-    AwaitEventCommand,
     Cancel,
     CancelTimer,
     Command,
@@ -28,6 +27,7 @@ from interpreter.walker.commands import (
     SettleRun,
     Spawn,
     Unit,
+    WaitForEvent,
 )
 from interpreter.walker.records import Fired, Opened, Record, Settled, Started
 from interpreter.walker.scope import Evaluator
@@ -138,7 +138,7 @@ class _Simulation:
         match command:
             case RunCall(path=path, node=node):
                 return [self._outcome(path, node)]
-            case AwaitEventCommand(path=path) | EmitEvent(path=path):
+            case WaitForEvent(path=path) | EmitEvent(path=path):
                 return [self._outcome(path, path.rpartition("/")[2])]
             case Evaluate(path=path, expr=expr):
                 return [Settled(path, value=self.evaluator.value(expr, walk.scope(path)))]

@@ -39,7 +39,7 @@ def _no_names() -> Iterable[str]:
 class Compiled:
     """One expression or text template. `names` are the free ones, `paths` what it reads of them."""
 
-    __slots__ = ("_chain", "_render", "_sandbox", "_whole", "names", "paths", "source")
+    __slots__ = ("_render", "_sandbox", "_whole", "chain", "names", "paths", "source")
 
     def __init__(self, sandbox: Sandbox, source: str, form: Form) -> None:
         self.source = source
@@ -57,12 +57,12 @@ class Compiled:
         except TemplateSyntaxError as error:
             # Only now does Jinja look for filters and tests by name.
             raise TemplateError(f"{error.message} in {source!r}", place=Place(line=error.lineno)) from None
-        self._chain = chain if chain is not None and chain[0] in self.names else None
+        self.chain = chain if chain is not None and chain[0] in self.names else None
 
     def evaluate(self, lookup: Lookup, known: Known = _no_names) -> Any:
         """The value, with its type if the text is one expression, else as text."""
-        if self._chain is not None:
-            value = _follow(self._chain, lookup)
+        if self.chain is not None:
+            value = _follow(self.chain, lookup)
             if value is not NOT_FOUND:
                 return value
         try:

@@ -19,6 +19,8 @@ from interpreter.walker.scope import MISSING, Scope
 # Texts that mean no when a condition comes out as one.
 FALSE_WORDS: Final = frozenset(("", "false", "0", "no", "none", "null"))
 Render = Callable[[Scope], Any]
+_KEPT: Final = 50_000
+_PLAIN: Final = frozenset((str, int, float, bool, type(None), list, dict))
 
 
 class Templates:
@@ -27,7 +29,7 @@ class Templates:
     def __init__(self, *, strict: bool = True, limits: Limits | None = None) -> None:
         self.strict = strict
         self.dialect = Dialect(strict=strict, limits=limits)
-        # Expressions are parts of a plan and live as long as it does; keeping them makes their ids stable.
+        # By identity: expressions are parts of a plan, and while they are kept here their ids stay theirs.
         self._renders: dict[int, tuple[Any, Render | None]] = {}
 
     def resolve(self, scope: Scope, name: str) -> Any:
@@ -42,6 +44,8 @@ class Templates:
         """The expression with every template in it replaced by its value."""
         kept = self._renders.get(id(expr))
         if kept is None:
+            if len(self._renders) >= _KEPT:
+                self._renders.clear()
             kept = (expr, self._render_of(expr))
             self._renders[id(expr)] = kept
         render = kept[1]
@@ -79,20 +83,35 @@ class Templates:
         if isinstance(expr, str):
             return self._render_of_text(expr)
         if isinstance(expr, list | tuple):
-            parts = [(part, self._render_of(part)) for part in expr]
-            return (lambda scope: [_part(*part, scope) for part in parts]) if _any(parts) else None
+            return _rendered(list(expr), self._renders_in(enumerate(expr)))
         if isinstance(expr, dict):
-            fields = {key: (part, self._render_of(part)) for key, part in expr.items()}
-            if not _any(fields.values()):
-                return None
-            return lambda scope: {key: _part(*part, scope) for key, part in fields.items()}
+            return _rendered(expr, self._renders_in(expr.items()))
         return None
+
+    def _renders_in(self, parts: Iterable[tuple[Any, Any]]) -> list[tuple[Any, Render]]:
+        renders = [(key, self._render_of(part)) for key, part in parts]
+        return [(key, render) for key, render in renders if render is not None]
 
     def _render_of_text(self, source: str) -> Render | None:
         if not is_template(source):
             return None
         compiled = self.dialect.compile(source)
+        if compiled.chain is not None:
+            return self._render_of_chain(compiled, *compiled.chain)
         return lambda scope: self._lenient(compiled, scope)
+
+    def _render_of_chain(self, compiled: Compiled, head: str | int, *rest: str | int) -> Render:
+        """Most templates are a name with attributes: no need for Jinja when all of it is there."""
+
+        def render(scope: Scope) -> Any:
+            value = self.resolve(scope, str(head))
+            for part in rest:
+                value = step_into(value, part)
+            if scope.seen is None and type(value) in _PLAIN:
+                return value
+            return self._lenient(compiled, scope)
+
+        return render
 
     def _lenient(self, compiled: Compiled, scope: Scope) -> Any:
         try:
@@ -116,12 +135,17 @@ class Templates:
         return lookup
 
 
-def _any(parts: Iterable[tuple[Any, Render | None]]) -> bool:
-    return any(render is not None for _, render in parts)
+def _rendered(expr: Any, renders: list[tuple[Any, Render]]) -> Render | None:
+    if not renders:
+        return None
 
+    def render(scope: Scope) -> Any:
+        whole = expr.copy()
+        for key, part in renders:
+            whole[key] = part(scope)
+        return whole
 
-def _part(expr: Any, render: Render | None, scope: Scope) -> Any:
-    return expr if render is None else render(scope)
+    return render
 
 
 def _report(compiled: Compiled, scope: Scope, lookup: Lookup) -> None:

@@ -17,7 +17,7 @@ commands in the same order; the driver skips those whose records it already has.
 | `Evaluate` | `evaluator.value(expr, walk.scope(path))`, clock at hand | `Settled(path, value)` |
 | `SetTimer` | a durable timer, identified by path and timer | `Fired(path, timer)` |
 | `CancelTimer` | drop it; a `Fired` that crosses is ignored | none |
-| `AwaitEventCommand` | wait for the event | `Settled(path, value=payload)` or failed, type `EventTimeout` |
+| `WaitForEvent` | wait for the event | `Settled(path, value=payload)` or failed, type `EventTimeout` |
 | `EmitEvent` | append the event, idempotent by path | `Settled(path)` |
 | `OpenFork` | decide: in place, or tasks of `chunk` slots (1 if `may_wait`) | `Opened(path, mode, chunk)` |
 | `Spawn` | start a task per unit, `cap` at a time, on `walk_of_unit` | per unit `Settled(unit.path, ...)` |

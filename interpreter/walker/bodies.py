@@ -48,6 +48,7 @@ def _open_handler(
     handler = node.handlers[position]
     frame.data[i]["decision"] = {"handler": position, "saw": {"error": error.get("type")}}
     walk.tell(frame, i, "handler", frame.data[i]["decision"])
+    walk.handled.append(error.get("node") or frame.path(i))
     key = f"{stem(frame, i)}!{position}"
     kid = open_body(walk, frame, i, handler.body, key, slot=position, role="handler")
     if handler.bind is not None:

@@ -65,6 +65,8 @@ def _graphs_exist(plan: Plan) -> Iterator[Fault]:
     for name in plan.graphs:
         if name not in used:
             yield _fault(f"the graph {name!r} is used by no node")
+        if ":" in name:
+            yield _fault(f"{name!r} cannot name a graph: a colon names a node standing alone")
 
 
 def _check_ids(graph: Graph) -> Iterator[Fault]:

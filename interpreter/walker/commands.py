@@ -57,7 +57,7 @@ class CancelTimer(Message):
 
 
 @dataclass(slots=True)
-class AwaitEventCommand(Message):
+class WaitForEvent(Message):
     """Wait for an event. Answered by `Settled` with its payload, or failed with an error of type
     `EventTimeout`."""
 
@@ -154,7 +154,7 @@ Command = (
     | Evaluate
     | SetTimer
     | CancelTimer
-    | AwaitEventCommand
+    | WaitForEvent
     | EmitEvent
     | OpenFork
     | Spawn

@@ -171,13 +171,13 @@ def _hold_back(walk: Walk, frame: Frame, i: int) -> None:
 def fire(walk: Walk, frame: Frame, i: int) -> None:
     """A node starts."""
     frame.status[i] = RUNNING
-    node = frame.layout.nodes[i]
-    if node.owner:
+    layout = frame.layout
+    if layout.owners[i]:
         frame.note(i)["attempt"] = 1
         _begin(walk, frame, i)
         return
     try:
-        FIRE[node.kind](walk, frame, i, node)
+        FIRE[layout.kinds[i]](walk, frame, i, layout.nodes[i])
     except ExpressionError as error:
         fail(walk, frame, i, error.as_error())
 

@@ -125,12 +125,16 @@ class Frame:
             self.live[i] += 1
 
     def write(self, name: str, value: Any) -> None:
-        """Bind a name in the scope it belongs to. A frame cut off from its parent keeps what it writes until
-        it settles; its owner merges the patch."""
+        """Bind a name in the scope it belongs to."""
+        self.home_of(name).vars[name] = value
+
+    def home_of(self, name: str) -> Frame:
+        """The frame this one writes a name to. A frame cut off from its parent keeps what it writes until it
+        settles; its owner merges the patch."""
         frame = self
         while frame.base is None and frame.parent is not None and _passes(frame.layout.through, name):
             frame = frame.parent
-        frame.vars[name] = value
+        return frame
 
     def patch(self) -> dict[str, Any]:
         """What a frame cut off from its parent wrote for it."""

@@ -6,7 +6,7 @@ from typing import Any
 
 from interpreter.errors import ExpressionError
 from interpreter.plan import AwaitEvent, Call, Case, Choose, Compute, Emit, Node, Pass, Return, Wait
-from interpreter.walker.commands import AwaitEventCommand, EmitEvent, Evaluate, RunCall, SetTimer
+from interpreter.walker.commands import EmitEvent, Evaluate, RunCall, SetTimer, WaitForEvent
 from interpreter.walker.frame import Frame
 from interpreter.walker.routes import Chosen
 from interpreter.walker.scope import Scope, clip
@@ -18,14 +18,14 @@ from interpreter.walker.walk import Walk
 
 def fire_call(walk: Walk, frame: Frame, i: int, node: Call) -> None:
     """Render the arguments and ask for the call."""
-    args = node.args
+    parts = frame.layout.calls[i]
+    assert parts is not None
+    id, via, target, args, config, retry, timeout = parts
     if args is not None:
         args = walk.evaluator.value(args, Scope(frame, i, walk.globals, walk.now))
-    path = frame.prefix + node.id
+    path = frame.prefix + id
     walk.flight[path] = (frame, i)
-    walk.out.append(
-        RunCall(path, node.id, node.via, node.target, args, node.config, node.retry, node.timeout)
-    )
+    walk.out.append(RunCall(path, id, via, target, args, config, retry, timeout))
 
 
 def fire_compute(walk: Walk, frame: Frame, i: int, node: Compute) -> None:
@@ -101,7 +101,7 @@ def fire_await_event(walk: Walk, frame: Frame, i: int, node: AwaitEvent) -> None
     scope = walk.scope_of(frame, i)
     event = str(walk.evaluator.value(node.event, scope))
     since = walk.evaluator.value(node.since, scope) if node.since is not None else None
-    walk.fly(frame, i, AwaitEventCommand(frame.path(i), event, since, node.timeout))
+    walk.fly(frame, i, WaitForEvent(frame.path(i), event, since, node.timeout))
 
 
 def fire_emit(walk: Walk, frame: Frame, i: int, node: Emit) -> None:

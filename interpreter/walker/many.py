@@ -141,6 +141,9 @@ def unit_settled(walk: Walk, frame: Frame, i: int, record: Settled) -> None:
     data["running"] -= 1
     for name, value in (record.writes or {}).items():
         frame.write(name, value)
+    if record.outcome == "succeeded":
+        walk.handled.extend(record.value["handled"])
+        walk.expired.extend(record.value["parked"])
     for slot, outcome in zip(range(start, end), _slots(record, end - start), strict=True):
         _keep(data, slot, outcome)
     if "ending" in data:

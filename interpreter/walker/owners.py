@@ -144,10 +144,11 @@ def _first_error(frame: Frame) -> dict[str, Any]:
 
 
 def frame_value(frame: Frame) -> Any:
-    """The first bound of the names a graph gives as its result."""
+    """The first bound of the names a graph gives as its result, read where the frame writes them."""
     for name in frame.layout.result:
-        if name in frame.vars:
-            return frame.vars[name]
+        names = frame.home_of(name).vars
+        if name in names:
+            return names[name]
     return None
 
 

@@ -84,7 +84,7 @@ def walk_of_unit(program: Program, evaluator: Evaluator, unit: Unit, trace: Trac
     the walk that spawned it."""
     walk = Walk(program, evaluator, trace)
     whole = program.layout(unit.graph)
-    alone = whole if ":" in whole.name else program.solo(unit.graph, whole.index[unit.node])
+    alone = program.solo(unit.graph, whole.index[unit.node]) if unit.graph in program.layouts else whole
     walk.root = walk.open_frame(None, -1, program.unit(alone), unit.frame, 0, "run")
     walk.root.base = unit.scope
     form = unit.to_json()
@@ -97,11 +97,11 @@ def _settled(walk: Walk, record: Settled) -> None:
     if found is None:
         return
     frame, i = found
-    node = frame.layout.nodes[i]
-    if node.owner:
+    layout = frame.layout
+    if layout.owners[i]:
         _unit_settled(walk, frame, i, record)
         return
-    if node.kind == "wait":
+    if layout.kinds[i] == "wait":
         return
     del walk.flight[record.path]
     if record.writes:
@@ -168,21 +168,28 @@ def _opened(walk: Walk, record: Opened) -> None:
 
 
 def _drain(walk: Walk) -> None:
-    todo = walk.todo
+    """Look at what changed until nothing more happens by itself."""
     while walk.settled is None:
-        while todo:
-            frame, i = todo.popleft()
-            if i >= 0:
-                look_at(walk, frame, i)
-            else:
-                _look_at_frame(walk, frame, i)
-        if walk.settled is not None or (walk.parked and unpark(walk)):
-            continue
-        if walk.flight or todo:
-            if not todo:
-                return
-        elif not settle_quiet(walk) and not todo:
-            raise WalkError("nothing runs and nothing can: the plan was not checked, or this is a bug")
+        _empty_queue(walk)
+        if walk.settled is not None:
+            return
+        moved = walk.parked and unpark(walk)
+        if not moved and not walk.flight and not walk.todo:
+            moved = settle_quiet(walk)
+            if not moved and not walk.todo:
+                raise WalkError("nothing runs and nothing can: the plan was not checked, or this is a bug")
+        if not moved and not walk.todo:
+            return
+
+
+def _empty_queue(walk: Walk) -> None:
+    todo = walk.todo
+    while todo:
+        frame, i = todo.popleft()
+        if i >= 0:
+            look_at(walk, frame, i)
+        else:
+            _look_at_frame(walk, frame, i)
 
 
 def _look_at_frame(walk: Walk, frame: Frame, what: int) -> None:
@@ -208,7 +215,7 @@ def _settle_run(walk: Walk, root: Frame) -> None:
     elif walk.expired and walk.program.plan.parked_fails:
         outcome, error = "failed", _parked_error(walk)
     if walk.unit is not None and outcome == "succeeded":
-        value = walk.unit["result"]
+        value = {**walk.unit["result"], "handled": walk.handled, "parked": walk.expired}
     walk.settled = SettleRun(outcome, value, error, walk.handled, walk.expired)
     if walk.unit is not None:
         walk.settled.writes = root.vars

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from interpreter.errors import ExpressionError
-from interpreter.plan import Node, Owner
+from interpreter.plan import Names, Owner
 from interpreter.walker.frame import Frame
 from interpreter.walker.program import EdgeInfo
 from interpreter.walker.routes import Chosen, select_arcs
@@ -30,11 +30,11 @@ _NOTHING: Final[Chosen] = {}
 
 def succeed(walk: Walk, frame: Frame, i: int, value: Any) -> None:
     """A node did its work: bind its value, select its arcs, settle."""
-    node = frame.layout.nodes[i]
+    names, unpack = frame.layout.binds[i]
     chosen = _NOTHING
     try:
-        if node.bind:
-            _bind(frame, node, value)
+        if names:
+            _bind(frame, names, value, unpack=unpack)
         if frame.layout.arcs[i] and frame.stop is None:
             chosen = select_arcs(walk, frame, i, {"status": "succeeded", "value": value, "error": None})
     except ExpressionError as error:
@@ -70,19 +70,22 @@ def finish(walk: Walk, frame: Frame, i: int, status: str, chosen: Chosen = _NOTH
         walk.final(frame, i, status)
     if frame.stop is None:
         for edge in frame.layout.outs[i]:
-            _settle_edge(walk, frame, edge, status, chosen)
+            if edge.direct:
+                _arrive(walk, frame, edge, edge.table[status])
+            else:
+                _settle_edge(walk, frame, edge, status, chosen)
         if frame.layout.unless_of:
             _after_handler(walk, frame, i)
     if frame.open == 0:
         walk.todo.append((frame, SETTLE))
 
 
-def _bind(frame: Frame, node: Node, value: Any) -> None:
-    if not node.unpack:
-        for name in node.bind:
+def _bind(frame: Frame, names: Names, value: Any, *, unpack: bool) -> None:
+    if not unpack:
+        for name in names:
             frame.write(name, value)
         return
-    for name, part in zip(node.bind, unpacked(value, len(node.bind)), strict=True):
+    for name, part in zip(names, unpacked(value, len(names)), strict=True):
         frame.write(name, part)
 
 

@@ -32,6 +32,7 @@ from interpreter.plan import (
     Return,
 )
 from interpreter.walker import Scope
+from interpreter.walker.states import OPEN
 
 
 class Toy(Templates):
@@ -39,8 +40,9 @@ class Toy(Templates):
 
     def truth(self, expr: Any, scope: Scope) -> bool:
         if isinstance(expr, dict) and "done" in expr:
-            state = scope.state(expr["done"])
-            return state is not None and state["state"] not in ("waiting", "parked", "running")
+            # Of its own frame only: a branch that looks at what is around it could not be spawned.
+            i = scope.frame.layout.index.get(expr["done"])
+            return i is not None and scope.frame.status[i] not in OPEN
         if isinstance(expr, dict) and "below" in expr:
             return scope.frame.slot < expr["below"]
         if isinstance(expr, dict) and "rounds" in expr:

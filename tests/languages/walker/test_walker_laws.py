@@ -58,6 +58,8 @@ def test_spawned_and_in_place_end_the_same(plan, seed, percent):
         apart = drive(plan, seed, percent, spawn=("spawned", chunk))
         assert apart.states == here.states
         assert apart.outcome == here.outcome
+        assert sorted(apart.settled.parked) == sorted(here.settled.parked)
+        assert sorted(apart.settled.handled) == sorted(here.settled.handled)
 
 
 @LAW

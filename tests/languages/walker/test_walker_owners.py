@@ -285,6 +285,51 @@ def test_a_timeout_of_a_composite_cancels_what_runs_in_it():
     assert [(c.path, c.timer) for c in in_time.commands if c.tag == "cancel_timer"] == [("b", "timeout")]
 
 
+SPAWNED = Each(id="l", items=[1, 2, 3], body="b", mode="parallel", spawn="always", cap=2, bind=("out",))
+
+
+def test_spawned_items_come_back_in_units_and_their_results_in_order():
+    """The driver is asked, spawns units of a chunk of items, and the loop's value is as if run in place."""
+    made = plan([SPAWNED], [], ITEM, result=("out",))
+    run_ = Run(made, {f"l[{k}]/t": k for k in range(3)}, spawn=("spawned", 2))
+    (asked,) = run_.commands[1:]
+    assert (asked.tag, asked.count, asked.cap, asked.may_wait) == ("open_fork", 3, 2, False)
+    (spawned,) = run_.step()
+    assert [unit.path for unit in spawned.units] == ["l[0:2]", "l[2]"]
+    assert spawned.units[0].items == [1, 2]
+    assert run_.finish().settled.value == [0, 1, 2]
+
+
+def test_spawned_units_are_cancelled_with_their_loop():
+    """A timeout cancels the units that have not settled; the loop fails when the last of them is final."""
+    run_ = Run(plan([SPAWNED.model_copy(update={"timeout": 5})], [], ITEM), spawn=("spawned", 1))
+    run_.step()
+    run_.feed(Settled("l[0]", value={"slots": [["s", 1, None]], "handled": [], "parked": []}))
+    assert [c.path for c in run_._apply(Fired("l", "timeout")) if c.tag == "cancel"] == ["l[1]", "l[2]"]
+    run_.feed(Settled("l[2]", "cancelled"))
+    assert run_.walk.settled is None
+    run_.feed(Settled("l[1]", "cancelled"))
+    assert run_.settled.error["type"] == "Timeout"
+
+
+def test_a_lost_unit_fails_its_items():
+    """A unit that failed as a task fails every item it held."""
+    run_ = Run(plan([SPAWNED], [], ITEM), spawn=("spawned", 3))
+    run_.step()
+    run_.feed(Settled("l[0:3]", "failed", error={"type": "Lost", "message": "worker lost"}))
+    assert (run_.outcome, run_.settled.error["type"]) == ("failed", "Lost")
+
+
+def test_an_answer_that_comes_after_a_cancel_opens_nothing():
+    """A fork that was still asking how to run when it was cancelled ends with the answer."""
+    from interpreter.walker.records import CancelAsked
+
+    run_ = Run(plan([SPAWNED], [], ITEM), spawn=("spawned", 3))
+    assert run_._apply(CancelAsked()) == []
+    run_.finish()
+    assert (run_.outcome, run_.order) == ("cancelled", [])
+
+
 def test_a_timeout_of_the_run_fails_it():
     """The plan's own timeout stops everything."""
     made = plan([Wait(id="w", seconds=99), call("z")], chain("w", "z"), timeout=10)

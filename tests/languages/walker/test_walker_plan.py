@@ -58,6 +58,7 @@ def loop(body: Graph, **kw) -> Plan:
 FAULTS = {
     "does not exist": plan([Each(id="l", items=[], body="gone")]),
     "used by no node": plan(calls("a"), bodies={"spare": graph(calls("b"))}),
+    "a colon names": plan([Each(id="l", items=[], body="g:0")], bodies={"g:0": graph(calls("a"))}),
     "two nodes are called": plan(calls("a", "a")),
     "cannot be an id": plan(calls("a/b")),
     "names 'gone'": plan(calls("a"), [after("a", "gone")]),
