@@ -101,7 +101,9 @@ def simulate(
 ) -> Report:
     """Walk a plan to its end. An outcome is looked up by full name, then by node id; else a task returns
     null. Events come at once and timers are due at once, except timeouts."""
-    return _Simulation(plan, outcomes or {}, evaluator or Templates()).run(inputs or {}, globals or {})
+    return _Simulation(plan, {} if outcomes is None else outcomes, evaluator or Templates()).run(
+        inputs or {}, globals or {}
+    )
 
 
 class _Simulation:

@@ -63,6 +63,9 @@ def _waits_for_parked(frame: Frame, i: int) -> bool:
     behind parked nodes."""
     if frame.status[i] != WAITING or frame.layout.rules[i] in ("mirror", "each") or frame.poisoned[i]:
         return False
+    # Released before, and its guard dropped the token: once is enough.
+    if frame.data.get(i, {}).get("released"):
+        return False
     if frame.layout.gated[i]:
         return frame.glive[i] > 0
     return frame.live[i] > 0

@@ -122,7 +122,7 @@ class Builder:
             kw["route_on_failure"] = self.pick("guarded", "all")
             if self.chance(25):
                 kw["guard"] = self.pick({"done": "n0"}, {"done": "n2"}, "false", "true")
-                kw["guard_mode"] = self.pick("park", "park", "skip")
+                kw["guard_mode"] = self.pick("park", "park", "skip", "drop")
         return kw
 
     def node(self, id: str, depth: int, *, in_line: bool) -> Node:

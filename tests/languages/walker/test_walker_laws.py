@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import random
+import sys
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from random_plans import Outcomes, Toy, plans
-from walking import Run
+from walking import Run, after, calls, chain
+from walking import plan as make_plan
 
 from interpreter.plan import Choose, Plan
+from interpreter.simulate import simulate
 from interpreter.walker import Program, apply, restore, snapshot
+from interpreter.walker.records import CancelAsked, Settled
 from interpreter.walker.states import OPEN
 
 LAW = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
@@ -27,8 +31,11 @@ def drive(plan: Plan, seed: int, percent: int, **kw) -> Run:
 @LAW
 @given(either, seeds, failing)
 def test_any_order_of_completion_gives_the_same_end(plan, seed, percent):
-    """What runs, what is skipped and how the run ends depend on outcomes, never on their order."""
+    """What runs, what is skipped and how the run ends depend on outcomes, never on their order, and are what
+    the simulator says."""
     first = drive(plan, seed, percent)
+    simulated = simulate(plan, Outcomes(seed, percent), evaluator=Toy())
+    assert {step.path: step.state for step in simulated.steps} == first.states
     for shuffle in range(3):
         other = drive(plan, seed, percent, rng=random.Random(shuffle))
         assert other.states == first.states
@@ -100,8 +107,6 @@ def test_a_command_is_sent_once_per_path(plan, seed, percent):
 @given(either, seeds, failing)
 def test_nothing_starts_after_a_cancel(plan, seed, percent):
     """A cancelled run asks for nothing more, and settles when what runs is final."""
-    from interpreter.walker.records import CancelAsked
-
     run = Run(plan, Outcomes(seed, percent), evaluator=Toy(), spawn_over=1)
     for _ in range(seed % 5):
         if run.bag:
@@ -123,6 +128,39 @@ def test_a_plan_and_its_json_walk_alike(plan, seed):
     assert again == plan
     assert again.hash == plan.hash
     assert drive(again, seed, 20).states == drive(plan, seed, 20).states
+
+
+def test_the_cost_of_a_record_does_not_depend_on_the_size_of_the_plan():
+    """Settling a node looks at its own edges only: as many calls in a plan of 20 as in one of 500."""
+    for shape in (_chain, _fan_in):
+        costs = {_calls_of(apply, shape(size)) for size in (20, 100, 500)}
+        assert len(costs) == 1
+
+
+def _chain(size):
+    ids = [f"n{i}" for i in range(size)]
+    return Run(make_plan(calls(*ids), chain(*ids))), "n0"
+
+
+def _fan_in(size):
+    ids = [f"n{i}" for i in range(size)]
+    return Run(make_plan(calls(*ids, "join"), [after(id, "join") for id in ids])), "n7"
+
+
+def _calls_of(function, case):
+    run, path = case
+    count = 0
+
+    def profile(frame, event, arg):
+        nonlocal count
+        count += event == "call"
+
+    sys.setprofile(profile)
+    try:
+        function(run.walk, Settled(path))
+    finally:
+        sys.setprofile(None)
+    return count
 
 
 @LAW

@@ -7,6 +7,7 @@ from walking import FAIL, Run, arc, call, calls, graph, plan, run
 
 from interpreter.plan import Each, Region
 from interpreter.walker import why
+from interpreter.walker.records import CancelAsked
 
 
 class Tokens(Toy):
@@ -106,6 +107,15 @@ def test_guard_modes_skip_and_drop():
     assert run(plan(skipping, edges, entries=("s",)), evaluator=Toy()).named("skipped") == {"t"}
 
 
+def test_a_released_join_that_drops_its_token_is_released_once():
+    """A join let go at the end whose guard drops the token stays as it was, and the run ends."""
+    nodes = [call("s", route="inclusive"), call("p", guard="false"), call("b")]
+    nodes += [call("j", guard="false", guard_mode="drop")]
+    edges = [arc("s", "p"), arc("s", "b"), arc("p", "j"), arc("b", "j")]
+    done = run(plan(nodes, edges, entries=("s",)))
+    assert (done.states["p"], done.states["j"], done.outcome) == ("expired", "skipped", "succeeded")
+
+
 LOOP = {
     "cycle": graph(
         [call("fetch", args="{{ page }}", bind=("more",)), call("store", route="inclusive")],
@@ -177,8 +187,6 @@ def test_a_failure_inside_a_region_fails_it_but_not_its_other_tokens():
 
 def test_the_final_step_runs_last_and_once():
     """The final step runs when everything else has ended, after a failure too, and not after a cancel."""
-    from interpreter.walker.records import CancelAsked
-
     made = plan([*calls("a", "last"), call("p", guard="false")], final_step="last", entries=("a", "p"))
     for outcome in (1, FAIL):
         done = run(made, {"a": outcome})

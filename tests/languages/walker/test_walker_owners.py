@@ -22,7 +22,7 @@ from interpreter.plan import (
     Wait,
 )
 from interpreter.walker import snapshot
-from interpreter.walker.records import Fired, Opened, Settled
+from interpreter.walker.records import CancelAsked, Fired, Opened, Settled
 
 ITEM = {"b": graph([call("t", args="{{item}}", bind=("t",))], result=("t",))}
 
@@ -322,8 +322,6 @@ def test_a_lost_unit_fails_its_items():
 
 def test_an_answer_that_comes_after_a_cancel_opens_nothing():
     """A fork that was still asking how to run when it was cancelled ends with the answer."""
-    from interpreter.walker.records import CancelAsked
-
     run_ = Run(plan([SPAWNED], [], ITEM), spawn=("spawned", 3))
     assert run_._apply(CancelAsked()) == []
     run_.finish()

@@ -10,11 +10,10 @@ from typing import Any
 
 from interpreter.expressions import Templates
 from interpreter.plan import Call, Case, Choose, Edge, Graph, Node, Pass, Plan
+from interpreter.simulate import FAIL
 from interpreter.walker import Program, Walk, apply, restore, snapshot, walk_of_unit
 from interpreter.walker.commands import SettleRun
 from interpreter.walker.records import Fired, Opened, Record, Settled, Started, read_record
-
-FAIL = object()
 
 
 def call(id: str, **kw: Any) -> Call:
@@ -87,7 +86,7 @@ class Run:
     ) -> None:
         self.program = Program(plan)
         self.evaluator = evaluator or Templates()
-        self.outcomes = outcomes or {}
+        self.outcomes = {} if outcomes is None else outcomes
         self.spawn = spawn
         self.started = Started(inputs or {}, now=0.0, spawn_over=spawn_over)
         self.rng = rng
