@@ -152,7 +152,7 @@ def plain(value: Any, meter: Meter) -> Any:
         return value
     if isinstance(value, str):
         return str(value) if isinstance(value, Markup) else value
-    meter.check_weight(value)
+    meter.make_text(value)
     return _plain_series(value, meter)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Iterable
 from typing import Any, Final, TypeVar
 
@@ -12,6 +13,7 @@ from jinja2.tests import TESTS as DEFAULT_TESTS
 
 from interpreter.errors import ExpressionError, LimitExceeded
 from interpreter.expressions.context import ScopeContext
+from interpreter.expressions.limits import extent
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -27,6 +29,13 @@ _KEPT_FILTERS: Final = _words("""
     max min reject rejectattr reverse round select selectattr sort sum title trim truncate unique upper
     urlencode wordcount
 """)
+# Some filters do not look at the items at all, some call a function for each.
+_ITEMS_PER_STEP: Final = {
+    **dict.fromkeys(_words("count d default first float int last length round"), sys.maxsize),
+    **dict.fromkeys(
+        _words("dictsort groupby map max min reject rejectattr select selectattr sort sum unique"), 4
+    ),
+}
 _KEPT_TESTS: Final = _words("""
     boolean defined divisibleby eq equalto even false float ge gt greaterthan in integer iterable le lessthan
     lower lt mapping ne none number odd sequence string true undefined upper == != > >= < <=
@@ -57,6 +66,7 @@ def bounded_range(context: ScopeContext, *args: int) -> list[int]:
     limit = context.meter.limits.range
     if len(numbers) > limit:
         raise LimitExceeded(f"range of {len(numbers)} is over the limit of {limit}")
+    context.meter.make(len(numbers))
     return list(numbers)
 
 
@@ -64,7 +74,7 @@ def bounded_range(context: ScopeContext, *args: int) -> list[int]:
 @pass_context
 def text(context: ScopeContext, value: Any = "") -> str:
     """`str`, of values of bounded size."""
-    context.meter.check_weight(value)
+    context.meter.make_text(value)
     return str(value)
 
 
@@ -102,8 +112,8 @@ def joined(context: ScopeContext, parts: Iterable[Any], separator: str = "", att
     items = list(parts)
     if attribute is not None:
         items = [context.environment.getitem(item, attribute) for item in items]
-    context.meter.check_weight(items)
-    context.meter.check_size(len(separator) * len(items))
+    context.meter.make_text(items)
+    context.meter.make(len(separator) * len(items))
     return separator.join(_shown(item) for item in items)
 
 
@@ -122,7 +132,7 @@ def replaced(context: ScopeContext, value: Any, old: str, new: str, count: int =
 
 def check_replace(context: ScopeContext, source: str, old: str, new: str) -> None:
     hits = source.count(old) if old else len(source) + 1
-    context.meter.check_size(len(source) + hits * len(new))
+    context.meter.make(len(source) + hits * len(new))
 
 
 @pass_context
@@ -130,7 +140,7 @@ def to_json(context: ScopeContext, value: Any, indent: int | None = None) -> str
     """JSON text, without the escapes for HTML that Jinja's own filter adds."""
     if isinstance(value, Undefined):
         str(value)  # A strict undefined says here what is missing.
-    context.meter.check_weight(value)
+    context.meter.make_text(value)
     if indent is not None and not 0 <= indent <= 8:
         raise ExpressionError("tojson indents by 0 to 8", type="ValueError")
     return json.dumps(value, indent=indent, ensure_ascii=False)
@@ -151,8 +161,22 @@ def finalize(value: Any) -> Any:
     return value
 
 
+def _counted(name: str, function: Any) -> Callable[..., Any]:
+    """A filter of Jinja's that counts what it goes through, by what that costs."""
+    share = _ITEMS_PER_STEP.get(name, 64)
+    wants = getattr(getattr(function, "jinja_pass_arg", None), "name", None)
+
+    @pass_context
+    def call(context: ScopeContext, value: Any, *args: Any, **kwargs: Any) -> Any:
+        context.meter.tick(1 + extent(value) // share)
+        first = {"context": context, "eval_context": context.eval_ctx, "environment": context.environment}
+        return function(*([first[wants]] if wants else []), value, *args, **kwargs)
+
+    return call
+
+
 FILTERS: Final[dict[str, Any]] = {
-    **{name: DEFAULT_FILTERS[name] for name in _KEPT_FILTERS},
+    **{name: _counted(name, DEFAULT_FILTERS[name]) for name in _KEPT_FILTERS},
     "join": joined,
     "replace": replaced,
     "string": text,

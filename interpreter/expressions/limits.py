@@ -4,9 +4,12 @@ that a fast one passed."""
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from interpreter.errors import LimitExceeded
+
+# Characters or items handled for one step: what a loop may make in all is bounded, not only each piece of it.
+_PER_STEP: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +40,19 @@ class Meter:
         if size > self.limits.size:
             raise LimitExceeded(f"the expression made a value larger than {self.limits.size}")
 
-    def check_weight(self, value: Any) -> None:
-        """Refuse a value that would be too large once written out, without writing it out."""
-        if weight(value, self.limits.size) > self.limits.size:
-            raise LimitExceeded(f"the expression made a value larger than {self.limits.size}")
+    def make(self, size: int) -> None:
+        """Something of this size is about to be made or gone through: refuse it, or count it."""
+        self.check_size(size)
+        self.tick(1 + size // _PER_STEP)
+
+    def make_text(self, value: Any) -> None:
+        """A value is about to be written out: look at its size without writing it out."""
+        self.make(weight(value, self.limits.size))
+
+
+def extent(value: Any) -> int:
+    """How many parts a value has, if it has any."""
+    return len(value) if isinstance(value, str | list | tuple | dict | set) else 0
 
 
 def weight(value: Any, enough: int) -> int:

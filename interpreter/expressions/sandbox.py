@@ -12,7 +12,7 @@ from jinja2.utils import missing
 from interpreter.errors import LimitExceeded
 from interpreter.expressions.context import ScopeContext
 from interpreter.expressions.functions import FILTERS, FUNCTIONS, METHODS, TESTS, check_replace, finalize
-from interpreter.expressions.limits import Limits, Meter, weight
+from interpreter.expressions.limits import Limits, Meter, extent, weight
 
 
 class MissingValue(UndefinedError):
@@ -99,18 +99,17 @@ class Sandbox(ImmutableSandboxedEnvironment):
 
     def call(self, context: Any, obj: Any, *args: Any, **kwargs: Any) -> Any:
         meter: Meter = context.meter
-        meter.tick()
         owner = getattr(obj, "__self__", None)
+        meter.make(extent(owner) + sum(extent(arg) for arg in args))
         if isinstance(owner, str) and obj.__name__ == "replace" and len(args) > 1:
             check_replace(context, owner, *args[:2])
         elif isinstance(owner, str) and obj.__name__ == "join" and args:
-            meter.check_weight(args[0])
-            meter.check_size(len(owner) * len(args[0]))
+            meter.make_text(args[0])
+            meter.make(len(owner) * extent(args[0]))
         return super().call(context, obj, *args, **kwargs)
 
     def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
         meter: Meter = context.meter
-        meter.tick()
         _check_operands(meter, operator, left, right)
         return super().call_binop(context, operator, left, right)
 
@@ -120,7 +119,7 @@ def _check_operands(meter: Meter, operator: str, left: Any, right: Any) -> None:
     if operator == "%" and isinstance(left, str):
         raise SecurityError("text cannot be formatted with %")
     if operator == "+" and isinstance(left, str | list | tuple) and isinstance(right, str | list | tuple):
-        meter.check_size(len(left) + len(right))
+        meter.make(len(left) + len(right))
     elif operator == "*":
         _check_product(meter, left, right)
     elif operator == "**" and isinstance(left, int) and isinstance(right, int):
@@ -134,7 +133,7 @@ def _check_product(meter: Meter, left: Any, right: Any) -> None:
     series, times = (right, left) if isinstance(left, int) else (left, right)
     if isinstance(series, str | list | tuple) and isinstance(times, int):
         one = len(series) if isinstance(series, str) else weight(series, meter.limits.size)
-        meter.check_size(one * max(times, 0))
+        meter.make(one * max(times, 0))
 
 
 def _check_bits(meter: Meter, bits: int) -> None:
@@ -145,5 +144,5 @@ def _check_bits(meter: Meter, bits: int) -> None:
 @pass_context
 def _shown(context: ScopeContext, value: Any) -> Any:
     if isinstance(value, dict | list | tuple):
-        context.meter.check_weight(value)
+        context.meter.make_text(value)
     return finalize(value)

@@ -14,7 +14,7 @@ commands in the same order; the driver skips those whose records it already has.
 | command | what the driver does | the record that answers it |
 |---|---|---|
 | `RunCall` | perform the leaf with its `retry` (see `next_try`) and `timeout` | `Settled(path, ...)` |
-| `Evaluate` | `evaluator.value(expr, walk.scope(path))`, clock at hand | `Settled(path, value)` |
+| `Evaluate` | `evaluator.value(expr, walk.scope(path))`, clock at hand | `Settled(path, ...)` |
 | `SetTimer` | a durable timer, identified by path and timer | `Fired(path, timer)` |
 | `CancelTimer` | drop it; a `Fired` that crosses is ignored | none |
 | `WaitForEvent` | wait for the event | `Settled(path, value=payload)` or failed, type `EventTimeout` |
@@ -26,7 +26,8 @@ commands in the same order; the driver skips those whose records it already has.
 | `SettleRun` | settle the run, or hand the unit's end to its parent | none: the walk is over |
 
 Every command but the ones answered by "none" is answered exactly once. A record for a path nobody waits for
-changes nothing. A unit's task answers its parent with `Settled(unit.path, end.outcome, end.value, end.error,
+changes nothing. When all that is unanswered are timers, events and units, the task may be parked. A walk
+settles only when nothing is in flight; timeouts of composites do not count, their timers are dropped. A unit's task answers its parent with `Settled(unit.path, end.outcome, end.value, end.error,
 end.writes)` where `end` is its own `SettleRun`.
 
 **Who records what.** The driver records outcomes, the order they are consumed in, and all that comes from

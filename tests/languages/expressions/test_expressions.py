@@ -200,6 +200,10 @@ def test_nothing_but_values_can_be_reached(source, dialect):
         "{{ ('a' * 99999) | replace('a', 'b' * 99999) }}",
         "{{ ('a' * 99999).join(['x'] * 99999) }}",
         "{{ (['a' * 999] * 999) * 999 }}",
+        "{% for i in range(9999) %}{% set x = [0] * 99999 %}{% endfor %}",
+        "{% set x = range(9999) %}{% for i in range(9999) %}{% set y = x | sort %}{% endfor %}",
+        "{% set x = range(9999) %}{% for i in range(9999) %}{% set y = sorted(x) %}{% endfor %}",
+        "{% for i in range(9999) %}{% set y = range(9999) %}{% endfor %}",
     ],
 )
 def test_every_evaluation_is_bounded(source):
@@ -210,9 +214,9 @@ def test_every_evaluation_is_bounded(source):
 
 def test_limits_are_settings():
     """Each cap can be changed."""
-    tight = Dialect(limits=Limits(steps=10, size=50, range=5))
+    tight = Dialect(limits=Limits(steps=20, size=50, range=5))
     assert evaluate("{{ range(5) }}", dialect=tight) == [0, 1, 2, 3, 4]
-    for source in ("{{ range(6) }}", "{{ 'a' * 51 }}", "{% for i in [1] * 11 %}{% endfor %}"):
+    for source in ("{{ range(6) }}", "{{ 'a' * 51 }}", "{% for i in [1] * 21 %}{% endfor %}"):
         with pytest.raises(LimitExceeded):
             evaluate(source, dialect=tight)
 

@@ -174,7 +174,7 @@ class Builder:
 
     def make_attempt(self, id: str, depth: int, kw: dict[str, Any]) -> Node:
         handlers = tuple(
-            Handler(body=self.body(depth), errors=self.pick((), ("Boom",), ("Other",)), bind="e")
+            Handler(body=self.body(depth), errors=self.pick((), ("Boom", "Simulated"), ("Other",)), bind="e")
             for _ in range(2)
         )
         return Attempt(id=id, body=self.body(depth), handlers=handlers, **kw)

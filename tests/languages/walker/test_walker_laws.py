@@ -17,7 +17,7 @@ from interpreter.walker import Program, apply, restore, snapshot
 from interpreter.walker.records import CancelAsked, Settled
 from interpreter.walker.states import OPEN
 
-LAW = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+LAW = settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 FINAL = {"succeeded", "failed", "skipped", "upstream_failed", "cancelled", "exited", "expired"}
 either = st.one_of(plans(), plans(arcs=True))
 seeds = st.integers(0, 10_000)
