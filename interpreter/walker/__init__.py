@@ -27,8 +27,10 @@ commands in the same order; the driver skips those whose records it already has.
 
 Every command but the ones answered by "none" is answered exactly once. A record for a path nobody waits for
 changes nothing. When all that is unanswered are timers, events and units, the task may be parked. A walk
-settles only when nothing is in flight; timeouts of composites do not count, their timers are dropped. A unit's task answers its parent with `Settled(unit.path, end.outcome, end.value, end.error,
-end.writes)` where `end` is its own `SettleRun`.
+settles only when nothing is in flight; timeouts of composites do not count, their timers are dropped.
+
+A unit's task answers its parent with `Settled(unit.path, end.outcome, end.value, end.error, end.writes)`;
+`end` is its own `SettleRun`. A unit sees the names its fork started from, not the states of nodes outside it.
 
 **Who records what.** The driver records outcomes, the order they are consumed in, and all that comes from
 outside: inputs and settings (`Started`), times (`now` of any record), values of `Evaluate`, spawned or in

@@ -102,6 +102,7 @@ class Unit(Message):
     node: str
     start: int
     end: int
+    length: int
     stem: str
     items: list[Any] | None
     scope: dict[str, Any]

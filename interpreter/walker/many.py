@@ -91,6 +91,7 @@ def begin_unit(walk: Walk, frame: Frame, i: int, unit: Unit) -> None:
     data = frame.note(i)
     data |= {"unit": True, "attempt": 1, "stem": unit.stem, "items": unit.items}
     _prepare(frame, i, node, range(unit.start, unit.end), None)
+    data["length"] = unit.length
     _advance(walk, frame, i, node)
 
 
@@ -127,7 +128,8 @@ def _unit(frame: Frame, i: int, node: Many, start: int, end: int) -> Unit:
     span = str(start) if end == start + 1 else f"{start}:{end}"
     path = _slot_name(node, stem(frame, i), span)
     layout, base = frame.layout, data["base"]
-    return Unit(path, frame.key, layout.name, layout.ids[i], start, end, stem(frame, i), items, base)
+    where = (path, frame.key, layout.name, layout.ids[i])
+    return Unit(*where, start, end, data["length"], stem(frame, i), items, base)
 
 
 def _slot_name(node: Many, head: str, slot: int | str) -> str:

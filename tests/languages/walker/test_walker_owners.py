@@ -7,6 +7,7 @@ import json
 import pytest
 from walking import FAIL, Run, after, call, calls, chain, condition, gate, graph, plan, run
 
+from interpreter.expressions import Templates
 from interpreter.plan import (
     Attempt,
     Block,
@@ -310,6 +311,34 @@ def test_spawned_units_are_cancelled_with_their_loop():
     assert run_.walk.settled is None
     run_.feed(Settled("l[1]", "cancelled"))
     assert run_.settled.error["type"] == "Timeout"
+
+
+def test_an_item_knows_its_place_in_the_loop_wherever_it_runs():
+    """Index and length of the loop are the same in place and in a spawned unit."""
+
+    class Places(Templates):
+        def resolve(self, scope, name):
+            return scope.loop if name == "loop" else super().resolve(scope, name)
+
+    body = {"b": graph([call("t", args="{{ loop }}", bind=("t",))], result=("t",))}
+    for spawn in (("in_place", 1), ("spawned", 1), ("spawned", 2)):
+        seen = {}
+        run_ = Run(plan([SPAWNED], [], body), evaluator=Places(), spawn=spawn)
+        run_.commands = Watched(seen)
+        run_.finish()
+        assert seen == {f"l[{k}]/t": {"index": k, "length": 3} for k in range(3)}
+
+
+class Watched(list):
+    """A list of commands that remembers the arguments of calls, those of units included."""
+
+    def __init__(self, seen):
+        super().__init__()
+        self.seen = seen
+
+    def extend(self, commands):
+        self.seen.update({c.path: c.args for c in commands if c.tag == "run_call"})
+        super().extend(commands)
 
 
 def test_a_lost_unit_fails_its_items():

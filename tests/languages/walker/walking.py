@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable
+from copy import copy
 from itertools import pairwise
 from typing import Any
 
@@ -148,7 +149,9 @@ class Run:
     def _unit(self, unit: Any) -> Record:
         own = f"{unit.frame}/{unit.node}" if unit.frame else unit.node
         inner = Run.__new__(Run)
-        inner.__dict__.update(self.__dict__, bag=[], records=[], commands=[], started=Started(now=0.0))
+        inner.__dict__.update(self.__dict__, bag=[], records=[], started=Started(now=0.0))
+        inner.commands = copy(self.commands)
+        inner.commands.clear()
         unit = type(unit)(**{k: v for k, v in json.loads(json.dumps(unit.to_json())).items() if k != "tag"})
         inner._fresh = lambda: walk_of_unit(self.program, self.evaluator, unit, inner._trace)  # type: ignore
         inner._trace = lambda path, state: None if path == own else self._trace(path, state)  # type: ignore
