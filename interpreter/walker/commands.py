@@ -1,0 +1,165 @@
+"""Commands: what the walker asks its driver to do. Plain data, each answered by the record named here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
+
+from interpreter.plan import RetryRule
+from interpreter.walker.message import Message
+
+Timer = Literal["wait", "backoff", "timeout"]
+
+
+@dataclass(slots=True)
+class RunCall(Message):
+    """Perform a leaf, with its own retries and timeout. Answered by `Settled`."""
+
+    tag: ClassVar[str] = "run_call"
+    path: str
+    node: str
+    via: str
+    target: str
+    args: Any
+    config: dict[str, Any]
+    retry: tuple[RetryRule, ...] = ()
+    timeout: float | None = None
+
+
+@dataclass(slots=True)
+class Evaluate(Message):
+    """Evaluate an expression that may look outside (now, random), in `Walk.scope(path)`. Answered by
+    `Settled`: the record keeps the value, a replay never evaluates again."""
+
+    tag: ClassVar[str] = "evaluate"
+    path: str
+    expr: Any
+
+
+@dataclass(slots=True)
+class SetTimer(Message):
+    """Wake the walker after `seconds` or at `until`. Answered by `Fired` with the same path and timer."""
+
+    tag: ClassVar[str] = "set_timer"
+    path: str
+    timer: Timer
+    seconds: float | None = None
+    until: Any = None
+
+
+@dataclass(slots=True)
+class CancelTimer(Message):
+    """A timer is no longer wanted. Not answered; a `Fired` that crosses it is ignored."""
+
+    tag: ClassVar[str] = "cancel_timer"
+    path: str
+    timer: Timer
+
+
+@dataclass(slots=True)
+class WaitForEvent(Message):
+    """Wait for an event. Answered by `Settled` with its payload, or failed with an error of type
+    `EventTimeout`."""
+
+    tag: ClassVar[str] = "await_event"
+    path: str
+    event: str
+    since: Any = None
+    timeout: float | None = None
+
+
+@dataclass(slots=True)
+class EmitEvent(Message):
+    """Append an event to the log, once per path. Answered by `Settled`."""
+
+    tag: ClassVar[str] = "emit_event"
+    path: str
+    event: str
+    payload: Any = None
+    retry: tuple[RetryRule, ...] = ()
+
+
+@dataclass(slots=True)
+class OpenFork(Message):
+    """Decide whether `count` branches or items run here or as tasks. Answered by `Opened`."""
+
+    tag: ClassVar[str] = "open_fork"
+    path: str
+    count: int
+    cap: int | None
+    spawn: str
+    may_wait: bool
+
+
+@dataclass(slots=True)
+class Unit(Message):
+    """What one spawned task runs: some slots of one fork or loop. `Walk.of_unit` walks it."""
+
+    tag: ClassVar[str] = "unit"
+    path: str
+    frame: str
+    graph: str
+    node: str
+    start: int
+    end: int
+    length: int
+    stem: str
+    items: list[Any] | None
+    scope: dict[str, Any]
+
+
+@dataclass(slots=True)
+class Spawn(Message):
+    """Start one task per unit, at most `cap` at a time. Each is answered by `Settled` with the unit's path,
+    and with value and writes as its own walk settled them."""
+
+    tag: ClassVar[str] = "spawn"
+    path: str
+    units: list[Unit]
+    cap: int | None = None
+
+
+@dataclass(slots=True)
+class Cancel(Message):
+    """Stop what was started under a path. Answered by its `Settled`: cancelled, or what it came to first."""
+
+    tag: ClassVar[str] = "cancel"
+    path: str
+
+
+@dataclass(slots=True)
+class Note(Message):
+    """A derived fact: a route, a skip, an expiry. Written for people and compared on replay; not answered."""
+
+    tag: ClassVar[str] = "note"
+    path: str
+    what: str
+    data: Any = None
+
+
+@dataclass(slots=True)
+class SettleRun(Message):
+    """The walk has ended. Nothing follows."""
+
+    tag: ClassVar[str] = "settle_run"
+    outcome: Literal["succeeded", "failed", "cancelled"]
+    value: Any = None
+    error: dict[str, Any] | None = None
+    handled: list[str] = field(default_factory=list)
+    parked: list[str] = field(default_factory=list)
+    writes: dict[str, Any] = field(default_factory=dict)
+
+
+Command = (
+    RunCall
+    | Evaluate
+    | SetTimer
+    | CancelTimer
+    | WaitForEvent
+    | EmitEvent
+    | OpenFork
+    | Spawn
+    | Cancel
+    | Note
+    | SettleRun
+)
