@@ -19,7 +19,6 @@ from highway_dsl.graph import Chain, Node, Scope, circles, enclosing_loops, scop
 from highway_dsl.operators import (
     BaseOperator,
     ChildWorkflowOperator,
-    ConditionOperator,
     ForEachOperator,
     JoinOperator,
     ParallelOperator,

@@ -8,25 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from highway_dsl.graph import walk
 from highway_dsl.operators import BaseOperator, ForEachOperator, WhileOperator
 
 
 def link_bodies(tasks: Mapping[str, BaseOperator]) -> None:
-    """Mark every task of a body as internal, and let equal copies of one be one object."""
+    """Mark the flat copies of a body's tasks as internal, and let equal copies be one object."""
     shared: dict[str, BaseOperator] = dict(tasks)
-    for task in tasks.values():
-        mark_bodies(task, tasks)
+    for task, chain in walk(tasks.values()):
+        if chain and task.task_id in tasks:
+            tasks[task.task_id].is_internal_loop_task = True
     for task in tasks.values():
         _link(task, shared)
-
-
-def mark_bodies(task: BaseOperator, tasks: Mapping[str, BaseOperator]) -> None:
-    if isinstance(task, ForEachOperator | WhileOperator):
-        for inner in task.loop_body:
-            inner.is_internal_loop_task = True
-            if inner.task_id in tasks:
-                tasks[inner.task_id].is_internal_loop_task = True
-            mark_bodies(inner, tasks)
 
 
 def _link(task: BaseOperator, shared: dict[str, BaseOperator]) -> None:

@@ -12,6 +12,7 @@ from enum import Enum
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 from pydantic import (
+    AfterValidator,
     AliasChoices,
     BaseModel,
     BeforeValidator,
@@ -173,7 +174,7 @@ class ForEachOperator(BaseOperator):
 
     operator_type: Literal[OperatorType.FOREACH] = Field(default=OperatorType.FOREACH, frozen=True)
     items: str
-    loop_body: list[AnyOperator] = Field(default_factory=list)
+    loop_body: Body = Field(default_factory=list)
     parallel: bool = False
     max_parallel: int | None = Field(default=None, ge=1)
     dynamic: Refused = None
@@ -184,7 +185,7 @@ class WhileOperator(BaseOperator):
 
     operator_type: Literal[OperatorType.WHILE] = Field(default=OperatorType.WHILE, frozen=True)
     condition: str
-    loop_body: list[AnyOperator] = Field(default_factory=list)
+    loop_body: Body = Field(default_factory=list)
 
 
 class EmitEventOperator(BaseOperator):
@@ -300,7 +301,15 @@ AnyOperator: TypeAlias = Annotated[
     Discriminator(type_of),
     BeforeValidator(_known),
 ]
-Loop: TypeAlias = ForEachOperator | WhileOperator
+
+
+def _internal(body: list[BaseOperator]) -> list[BaseOperator]:
+    for task in body:
+        task.is_internal_loop_task = True
+    return body
+
+
+Body: TypeAlias = Annotated[list[AnyOperator], AfterValidator(_internal)]
 
 ForEachOperator.model_rebuild()
 WhileOperator.model_rebuild()
