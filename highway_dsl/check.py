@@ -7,7 +7,7 @@ unwise is in `lint`.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, TypeAlias
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 Located: TypeAlias = tuple[Loc, BaseOperator]
 
-_TASK_ID = re.compile(r"\w+$")
+_TASK_ID = re.compile(r"\w+")
 
 
 def check(workflow: Workflow) -> list[Fault]:
@@ -133,7 +133,7 @@ def _ids(workflow: Workflow, located: list[Located]) -> Iterator[Fault]:
             yield Fault("task_id", f"stands under the key '{key}'", ("tasks", key), keyed.task_id)
     first: dict[str, BaseOperator] = {}
     for loc, task in located:
-        if not isinstance(task.task_id, str) or not _TASK_ID.match(task.task_id):
+        if not isinstance(task.task_id, str) or not _TASK_ID.fullmatch(task.task_id):
             hint = "letters, digits and underscores"
             yield Fault("task_id", f"'{task.task_id}' is no task id", (*loc, "task_id"), task.task_id, hint)
         if first.setdefault(task.task_id, task) != task:
@@ -192,9 +192,16 @@ def _circles(workflow: Workflow, located: list[Located]) -> Iterator[Fault]:
     where = {task.task_id: loc for loc, task in reversed(located)}
     for scope in scopes(workflow.tasks):
         for circle in circles(scope):
-            ids = list(dict.fromkeys(task_id for task_id, _ in circle))
+            ids = _in_order(dict.fromkeys(task_id for task_id, _ in circle), scope)
             message = f"waits for itself: {' -> '.join([*ids, ids[0]])}"
             yield Fault("circle", message, where[ids[0]], ids[0], _way_out(scope, circle))
+
+
+def _in_order(circle: Iterable[str], scope: Scope) -> list[str]:
+    """A circle from the task of it that is declared first."""
+    ids = list(circle)
+    start = ids.index(min(ids, key=scope.declared.__getitem__))
+    return ids[start:] + ids[:start]
 
 
 def _way_out(scope: Scope, circle: list[Node]) -> str:

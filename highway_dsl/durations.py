@@ -14,8 +14,8 @@ from pydantic import TypeAdapter
 
 WaitFor: TypeAlias = timedelta | datetime | str
 
-_ISO_DURATION = re.compile(r"[-+]?P(?=[0-9T])[0-9.,YMWDTHS]*$")
-_ISO_DATETIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}(?:[Tt ][0-9:.,]+(?:[Zz]|[-+][0-9:]+)?)?$")
+_ISO_DURATION = re.compile(r"[-+]?P(?=[0-9T])[0-9.,YMWDTHS]*")
+_ISO_DATETIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}(?:[Tt ][0-9:.,]+(?:[Zz]|[-+][0-9:]+)?)?")
 _DURATION: TypeAdapter[timedelta] = TypeAdapter(timedelta)
 
 
@@ -61,9 +61,9 @@ def _read_text(text: str) -> WaitFor:
         return _seconds(float(text.removeprefix("duration:")))
     if text.startswith("datetime:"):
         return datetime.fromisoformat(text.removeprefix("datetime:"))
-    if _ISO_DURATION.match(text):
+    if _ISO_DURATION.fullmatch(text):
         return _DURATION.validate_python(text)
-    if _ISO_DATETIME.match(text):
+    if _ISO_DATETIME.fullmatch(text):
         return datetime.fromisoformat(text)
     return text
 

@@ -36,6 +36,11 @@ class Scope:
     handlers: frozenset[str] = frozenset()
 
     @cached_property
+    def declared(self) -> dict[str, int]:
+        """The tasks' places in the order they are declared."""
+        return {task_id: index for index, task_id in enumerate(self.tasks)}
+
+    @cached_property
     def dependants(self) -> dict[str, list[str]]:
         found: dict[str, list[str]] = {task_id: [] for task_id in self.tasks}
         for task_id in self.tasks:
@@ -83,7 +88,7 @@ class Scope:
                 if name not in members and task.task_id in self.tasks[name].dependencies:
                     members[name] = None
                     todo.append(name)
-        return list(members)
+        return sorted(members, key=self.declared.__getitem__)
 
     def edges(self) -> Iterator[tuple[Node, Node]]:
         """What must come before what, operators split into their starts and ends."""

@@ -66,10 +66,9 @@ class JoinMode(str, Enum):  # noqa: UP042
     ONE_SUCCESS = "one_success"
 
 
-def _refuse(value: object) -> object:
+def _refuse(value: object) -> None:
     if value not in (None, False, []):
         raise PydanticCustomError("unsupported", "a construct of highway-dsl 2.x that is not supported")
-    return value
 
 
 # A construct of a later version that nothing here would carry out: its empty form is let through, because

@@ -16,9 +16,9 @@ from yaml.cyaml import CParser  # type: ignore[attr-defined]
 from highway_dsl.faults import Fault, Position
 from highway_dsl.source import MAX_CHARACTERS, MAX_DEPTH, MAX_NODES, Place, Places, Source, Unreadable
 
-_INTEGER = re.compile(r"[-+]?[0-9]+$")
-_HEXADECIMAL = re.compile(r"0x[0-9a-fA-F]+$")
-_FLOAT = re.compile(r"(?:[-+]?[0-9]+\.[0-9]*|\.[0-9]+)(?:[eE][-+][0-9]+)?$")
+_INTEGER = re.compile(r"[-+]?[0-9]+")
+_HEXADECIMAL = re.compile(r"0x[0-9a-fA-F]+")
+_FLOAT = re.compile(r"(?:[-+]?[0-9]+\.[0-9]*|\.[0-9]+)(?:[eE][-+][0-9]+)?")
 _WORDS: dict[str, Any] = {
     **dict.fromkeys(("", "~", "null", "Null", "NULL")),
     **dict.fromkeys(("true", "True", "TRUE"), True),
@@ -51,17 +51,17 @@ def plain(text: str) -> Any:
         return _WORDS[text]
     if text[0] not in _NUMERIC:
         return text
-    if _INTEGER.match(text):
+    if _INTEGER.fullmatch(text):
         return int(text)
-    if _FLOAT.match(text):
+    if _FLOAT.fullmatch(text):
         return float(text)
-    return int(text, 16) if _HEXADECIMAL.match(text) else text
+    return int(text, 16) if _HEXADECIMAL.fullmatch(text) else text
 
 
 class _Container:
     """A mapping or sequence that is still open."""
 
-    __slots__ = ("anchor", "column", "key", "line", "merged", "places", "started", "value")
+    __slots__ = ("anchor", "column", "key", "line", "merged", "merging", "places", "started", "value")
 
     def __init__(self, event: Any, value: Any, places: Places, started: int) -> None:
         self.value = value
@@ -71,6 +71,7 @@ class _Container:
         self.column = event.start_mark.column + 1
         self.started = started
         self.key: tuple[str, int, int] | None = None
+        self.merging = False
         self.merged: list[tuple[dict[str, Any], Places]] = []
 
 
@@ -113,6 +114,7 @@ class _Reader:
         if container is not None and type(container.value) is dict and container.key is None:
             # A key is its text, whatever it looks like: cases are compared as text (section 5.9).
             container.key = (event.value, event.start_mark.line + 1, event.start_mark.column + 1)
+            container.merging = event.value == "<<" and event.implicit[0]  # in quotes it is a text
             if event.anchor:
                 self.anchors[event.anchor] = (event.value, None, 1)
             return
@@ -150,6 +152,7 @@ class _Reader:
             if not isinstance(value, str):
                 raise _at(event, "yaml_key", "a key must be text")
             self.open[-1].key = (value, event.start_mark.line + 1, event.start_mark.column + 1)
+            self.open[-1].merging = False
         else:
             self._put(event, _copy(value), places)
 
@@ -175,7 +178,7 @@ class _Reader:
             return
         key, line, column = container.key
         container.key = None
-        if key == "<<" and _mergeable(value):
+        if container.merging and _mergeable(value):
             container.merged += _parts(value, places)
         elif key in container.value:
             self.source.faults.append(_twice(key, line, column))

@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 # Numbers to YAML 1.2 that YAML 1.1, and so the dumper, takes for text.
-_NUMBER_IN_1_2 = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?$|0o[0-7]+$")
+_NUMBER_IN_1_2 = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|0o[0-7]+")
 
 
 class _Dumper(yaml.CSafeDumper):
@@ -17,7 +17,7 @@ class _Dumper(yaml.CSafeDumper):
 
 
 def _text(dumper: yaml.CSafeDumper, text: str) -> yaml.ScalarNode:
-    style = "'" if _NUMBER_IN_1_2.match(text) else None
+    style = "'" if _NUMBER_IN_1_2.fullmatch(text) else None
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 
+EVERY_PROGRAM = settings(
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+    phases=[Phase.explicit, Phase.reuse, Phase.generate],  # to shrink a program takes minutes
+)
 TEXT = st.one_of(
     st.sampled_from(["", "yes", "no", "1e3", "0o17", "null", "~", "2025-01-01", "{{x}}", "{{a.b}} > 0.8"]),
     st.sampled_from(
@@ -125,7 +131,7 @@ SETTINGS = st.lists(
 @st.composite
 def programs(draw: st.DrawFn) -> dict[str, Any]:
     """A program, its tasks numbered in the order they are added, its two handlers last."""
-    steps = draw(st.lists(st.recursive(LEAVES, _composites, max_leaves=6), max_size=5))
+    steps = draw(st.lists(st.recursive(LEAVES, _composites, max_leaves=5), max_size=4))
     steps = _numbered(steps, [])
     for handler in ("good", "bad"):
         steps.append({"do": "task", "id": handler, "own": {"function": "h"}, "fields": {}, "after": []})
@@ -153,7 +159,7 @@ def _inner(body: Any, known: list[str]) -> Any:
 
 
 def _named(fields: dict[str, Any], known: list[str], sibling: list[str]) -> dict[str, Any]:
-    if not fields.get("dependencies"):
+    if "dependencies" not in fields:
         return fields
     names = [known[index % len(known)] for index in fields["dependencies"]] if known else []
     return {**fields, "dependencies": [name for name in names if name] + sibling}

@@ -7,21 +7,14 @@ import warnings
 from typing import Any
 
 import yaml
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import given, settings
 
 from highway_dsl import HighwayWarning, Workflow, workflow_dsl
 
 from .builder_programs import result
 from .deviations import comparable, neutral
-from .programs import programs
+from .programs import EVERY_PROGRAM, programs
 from .upstream import Upstream
-
-EXAMPLES = settings(
-    max_examples=120,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-    phases=[Phase.explicit, Phase.reuse, Phase.generate],  # to shrink a program takes minutes
-)
 
 
 def ours(program: dict[str, Any]) -> dict[str, Any]:
@@ -30,7 +23,7 @@ def ours(program: dict[str, Any]) -> dict[str, Any]:
         return result(workflow_dsl, neutral(program))
 
 
-@EXAMPLES
+@settings(EVERY_PROGRAM, max_examples=80)
 @given(program=programs())
 def test_a_builder_program_means_the_same_as_in_1_1_0(upstream: Upstream, program: dict[str, Any]) -> None:
     """Apart from the listed deviations, every serialised form is that of 1.1.0, and its documents load."""
