@@ -25,7 +25,9 @@ class Position:
     file: str | None = None
 
     def __str__(self) -> str:
-        return f"{self.file or 'line'}:{self.line}:{self.column}"
+        if self.file is None:
+            return f"line {self.line}, column {self.column}"
+        return f"{self.file}:{self.line}:{self.column}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +71,8 @@ def _order(fault: Fault) -> tuple[int, int]:
 def _detail(fault: Fault) -> InitErrorDetails:
     position = fault.position
     context = {
-        "text": str(fault),
-        "message": fault.message,
+        "text": _printable(str(fault)),
+        "message": _printable(fault.message),
         "task_id": fault.task_id,
         "hint": fault.hint,
         "file": position and position.file,
@@ -80,6 +82,11 @@ def _detail(fault: Fault) -> InitErrorDetails:
     # The text goes in as a value, not as the template: it may hold braces of the author's own.
     error = PydanticCustomError(fault.kind, "{text}", context)
     return InitErrorDetails(type=error, loc=fault.loc, input=fault.value)
+
+
+def _printable(text: str) -> str:
+    """`text` with what UTF-8 cannot encode escaped, so that the message can be printed at all."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _fault(detail: dict[str, Any]) -> Fault:

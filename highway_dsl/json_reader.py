@@ -14,6 +14,7 @@ from highway_dsl.source import MAX_CHARACTERS, MAX_DEPTH, MAX_NODES, Place, Plac
 _SPACE = re.compile(r"[ \t\n\r]*")
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?")
 _WORD = re.compile(r"true|false|null")
+_HALF_A_PAIR = re.compile("[\ud800-\udfff]")
 _WORDS: dict[str, Any] = {"true": True, "false": False, "null": None}
 
 # A value, the places inside it, and where the text goes on.
@@ -112,6 +113,8 @@ class _Reader:
             text, end = scanstring(self.text, at + 1, True)
         except json.JSONDecodeError as error:
             raise self._error(error.pos, error.msg) from error
+        if not text.isascii() and _HALF_A_PAIR.search(text):
+            raise self._error(at, "half a surrogate pair is no character")
         return text, end
 
     def _next(self, at: int, close: str) -> tuple[int, bool]:

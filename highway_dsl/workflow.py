@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
     SerializerFunctionWrapHandler,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
     model_serializer,
     model_validator,
 )
@@ -27,6 +30,13 @@ from highway_dsl.policies import RetryPolicy
 from highway_dsl.shape import examine
 from highway_dsl.yaml_reader import read_yaml
 from highway_dsl.yaml_writer import write_yaml
+
+
+def _catchup(value: Any, read: ValidatorFunctionWrapHandler) -> Any:
+    try:
+        return read(value)
+    except ValidationError as error:
+        raise ValueError("true, false or latest") from error
 
 
 class Workflow(BaseModel):
@@ -48,7 +58,7 @@ class Workflow(BaseModel):
     start_task: str | None = None
     schedule: str | None = None
     start_date: datetime | None = None
-    catchup: bool | Literal["latest"] = False
+    catchup: Annotated[bool | Literal["latest"], WrapValidator(_catchup)] = False
     is_paused: bool = False
     tags: list[str] = Field(default_factory=list)
     max_active_runs: int = Field(default=1, ge=1)

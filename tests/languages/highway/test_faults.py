@@ -142,6 +142,7 @@ def test_every_task_has_its_place() -> None:
         (Workflow.from_json, '{"name": NaN}', "json_syntax", 1, 10),
         (Workflow.from_json, '{"name": 01}', "json_syntax", 1, 11),
         (Workflow.from_json, '{"a": ' + "1" * 5000 + "}", "json_syntax", 1, 7),
+        (Workflow.from_json, '{"name": "\\ud800"}', "json_syntax", 1, 10),
         (Workflow.from_json, "", "json_syntax", 1, 1),
         (Workflow.from_json, "null", "model_type", 1, 1),
     ],

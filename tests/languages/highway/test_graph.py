@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from highway_dsl import JoinMode, TaskOperator, Workflow, WorkflowBuilder, faults_of
+from highway_dsl import ConditionOperator, JoinMode, TaskOperator, Workflow, WorkflowBuilder, faults_of
 from highway_dsl.graph import Scope, scopes
 
 from .test_builder import chain
@@ -199,3 +199,31 @@ def test_a_lint_of_a_document_has_its_place() -> None:
     text = "name: w\ntasks:\n  a: {operator_type: wait, task_id: a, wait_for: -PT1S}\n"
     (fault,) = Workflow.load_yaml(text, "x.yaml").lint()
     assert str(fault) == "x.yaml:3:40: task 'a': waits for a time that is over"
+
+
+def test_two_routers_in_a_row_may_choose_the_same_task() -> None:
+    """A task that either of two conditions leads to, the second on a way out of the first, is no circle."""
+    workflow = tasks(rework=["first"], again=["rework"], done=["first", "second"], hold=["second"])
+    workflow.add_task(ConditionOperator(task_id="first", condition="x", if_true="done", if_false="rework"))
+    second = ConditionOperator(task_id="second", condition="x", if_true="done", if_false="hold")
+    second.dependencies = ["again"]
+    workflow.add_task(second)
+    assert workflow.faults() == []
+    assert scope(workflow).members == {"first": ["rework", "done"], "second": ["done", "hold"]}
+
+
+def test_what_follows_members_and_not_their_operator_is_no_circle() -> None:
+    """Tasks may be joined by name: the ways out of a condition, the last tasks of branches, every case."""
+    workflow = (
+        WorkflowBuilder("w")
+        .condition("c", "x", chain("high"), chain("low"))
+        .parallel("p", {"a": chain("a1", "a2"), "b": chain("b1")}, dependencies=["high", "low"])
+        .task("sum", "f", dependencies=["a2", "b1"])
+        .switch("s", "x", {"1": "k1", "2": "k2"}, default="k3")
+        .task("k1", "f", dependencies=["s"])
+        .task("k2", "f", dependencies=["s"])
+        .task("k3", "f", dependencies=["s"])
+        .emit_event("done", "e", dependencies=["k1", "k2", "k3"])
+        .build()
+    )
+    assert workflow.lint() == []

@@ -207,7 +207,9 @@ def test_a_fault_in_a_branch_kept_apart_has_its_place() -> None:
     """Moving the task does not lose where it was written."""
     text = BRANCHED.replace("dependencies: [x1]", "dependencies: [nobody]")
     line = next(n for n, each in enumerate(text.splitlines(), 1) if "x2: {" in each)
-    with pytest.raises(ValidationError, match=f"line:{line}:11: task 'x2': dependencies: there is no task"):
+    with pytest.raises(
+        ValidationError, match=f"line {line}, column 11: task 'x2': dependencies: there is no task"
+    ):
         Workflow.from_yaml(text)
 
 
@@ -223,7 +225,9 @@ def test_a_construct_that_nothing_carries_out_is_refused_by_name(construct: str)
     """Set, it is refused at its place; in its empty form it is let through."""
     name = construct.split(":")[0]
     text = f"name: w\ntasks:\n  a: {{operator_type: task, task_id: a, function: f,\n    {construct}}}"
-    with pytest.raises(ValidationError, match=f"line:4:5: task 'a': {name}: a construct of highway-dsl 2.x"):
+    with pytest.raises(
+        ValidationError, match=f"line 4, column 5: task 'a': {name}: a construct of highway-dsl 2.x"
+    ):
         Workflow.from_yaml(text)
     assert name not in WorkflowBuilder("w").task("a", "f", **{name: None}).build().to_yaml()
 

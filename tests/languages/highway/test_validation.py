@@ -245,6 +245,7 @@ def test_other_valid_crons_are_accepted(cron: str) -> None:
         ({"start_date": "soon"}, "datetime_from_date_parsing"),
         ({"timezone": "Mars/Olympus"}, "timezone"),
         ({"overlap": "sometimes"}, "literal_error"),
+        ({"catchup": "sometimes"}, "value_error"),
     ],
 )
 def test_a_bad_policy_or_setting_is_refused(fields: dict[str, Any], kind: str) -> None:
