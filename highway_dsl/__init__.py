@@ -1,1 +1,6 @@
-"""highway_dsl."""
+"""Highway DSL: the definition layer. Workflows as data; nothing here runs them, reads or writes."""
+
+from __future__ import annotations
+
+from highway_dsl.workflow_dsl import *  # noqa: F403
+from highway_dsl.workflow_dsl import __all__ as __all__
