@@ -24,7 +24,7 @@ from durable.ids import uuid7
 from durable.link import CONNECT
 from durable.migrate import migrate
 from durable.reads import refusal
-from durable.runs import LogLine, RunInfo, StepRecord, WaitInfo
+from durable.runs import BranchInfo, LogLine, ProgressInfo, RunInfo, StepRecord, WaitInfo
 from durable.settings import Settings
 from durable.start import Start, input_of, row_of
 from durable.store import check_store
@@ -186,6 +186,19 @@ class Durable:
         """What a run waits for now, besides times."""
         rows = await self._fetch(*models.compiled(runs.waits_query(str(_uuid(run_id)))))
         return [WaitInfo(**row) for row in rows]
+
+    async def branches(self, run_id: str) -> Sequence[BranchInfo]:
+        """The tasks that a run has spawned, in the order of their ids."""
+        rows = await self._fetch(*models.compiled(runs.branches_query(str(_uuid(run_id)))))
+        return [
+            BranchInfo(**{**row, "input": self._opened(row["input"]), "result": self._opened(row["result"])})
+            for row in rows
+        ]
+
+    async def progress(self, run_id: str) -> Sequence[ProgressInfo]:
+        """How far a run and its children say they are."""
+        rows = await self._fetch(*models.compiled(runs.progress_query(str(_uuid(run_id)))))
+        return [ProgressInfo(**row) for row in rows]
 
     async def logs(self, run_id: str) -> Sequence[LogLine]:
         rows = await self._fetch(*models.compiled(runs.logs_query(str(_uuid(run_id)))))

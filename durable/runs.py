@@ -71,6 +71,38 @@ class WaitInfo(BaseModel):
     outcome: Any
 
 
+class BranchInfo(BaseModel):
+    """One task below a run's root."""
+
+    model_config = ConfigDict(frozen=True)
+
+    task_id: UUID
+    parent_id: UUID
+    workflow: str
+    queue: str
+    state: str
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    wake_at: datetime | None
+    input: Any
+    result: Any
+    error: dict[str, Any] | None
+    worker_id: UUID | None
+
+
+class ProgressInfo(BaseModel):
+    """How far a task said it is, the last time it said so."""
+
+    model_config = ConfigDict(frozen=True)
+
+    task_id: UUID
+    done: float
+    total: float | None
+    note: str | None
+    at: datetime
+
+
 class LogLine(BaseModel):
     model_config = ConfigDict(frozen=True)
 
@@ -123,6 +155,19 @@ def waits_query(run_id: str) -> Select[Any]:
     table = models.wait
     columns = [table.c[name] for name in ("task_id", "key", "name", "timeout_at", "outcome")]
     return select(*columns).where(table.c.run_id == UUID(run_id)).order_by(table.c.key)
+
+
+def branches_query(run_id: str) -> Select[Any]:
+    table = models.branch
+    columns = [table.c[name] for name in BranchInfo.model_fields]
+    below = table.c.parent_id.is_not(None)
+    return select(*columns).where(table.c.run_id == UUID(run_id), below).order_by(table.c.task_id)
+
+
+def progress_query(run_id: str) -> Select[Any]:
+    table = models.progress
+    columns = [table.c[name] for name in ProgressInfo.model_fields]
+    return select(*columns).where(table.c.run_id == UUID(run_id)).order_by(table.c.task_id)
 
 
 def logs_query(run_id: str) -> Select[Any]:
