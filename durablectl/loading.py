@@ -1,0 +1,93 @@
+"""Workflows from modules: `package.module`, `package.module:name` or `path/to/file.py`, seen from where one stands."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import traceback
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+from durablectl.exits import WrongUse
+
+if TYPE_CHECKING:
+    from durable import Workflow
+
+
+def workflows_of(targets: Sequence[str]) -> list[Workflow]:
+    """Every workflow in the modules named, each once."""
+    if (here := os.getcwd()) not in sys.path:
+        sys.path.insert(0, here)
+    found = {id(workflow): workflow for target in targets for workflow in _of_target(target)}
+    _refuse_namesakes(found.values())
+    return list(found.values())
+
+
+def _of_target(target: str) -> list[Workflow]:
+    from durable import Workflow
+
+    name, _, attribute = target.partition(":")
+    module = _imported(_module_name(name))
+    if attribute:
+        return [_named(module, attribute)]
+    found = [value for value in vars(module).values() if isinstance(value, Workflow)]
+    if not found:
+        raise WrongUse(f"no workflow in {name}; make one with `@workflow` on an `async def f(ctx, ...)`")
+    return found
+
+
+def _named(module: ModuleType, attribute: str) -> Workflow:
+    from durable import Workflow
+
+    value = getattr(module, attribute, None)
+    if isinstance(value, Workflow):
+        return value
+    known = ", ".join(name for name, each in vars(module).items() if isinstance(each, Workflow))
+    raise WrongUse(f"{module.__name__} has no workflow {attribute!r}; it has {known or 'none'}")
+
+
+def _module_name(name: str) -> str:
+    """The module for a path that people like to type; a file elsewhere brings its directory along."""
+    if not name.endswith(".py"):
+        return name
+    path = Path(name).resolve()
+    if not path.is_file():
+        raise WrongUse(f"there is no file {name}")
+    here = Path.cwd()
+    if path.is_relative_to(here):
+        return ".".join(path.relative_to(here).with_suffix("").parts)
+    sys.path.insert(0, str(path.parent))
+    return path.stem
+
+
+def _imported(name: str) -> ModuleType:
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as exc:
+        if exc.name is not None and (name == exc.name or name.startswith(f"{exc.name}.")):
+            raise WrongUse(
+                f"no module {name!r} here; run this in the directory that holds it ({os.getcwd()})"
+            ) from None
+        raise WrongUse(_why_not(name, exc)) from exc
+    except Exception as exc:
+        raise WrongUse(_why_not(name, exc)) from exc
+
+
+def _why_not(name: str, error: Exception) -> str:
+    place = ""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "importlib" not in frame.filename]
+    if isinstance(error, SyntaxError):
+        place = f" ({error.filename}, line {error.lineno})"
+    elif len(frames) > 1:
+        place = f" ({frames[-1].filename}, line {frames[-1].lineno})"
+    what = error.msg if isinstance(error, SyntaxError) else str(error)
+    return f"{name} cannot be imported: {type(error).__name__}: {what}{place}"
+
+
+def _refuse_namesakes(workflows: Iterable[Workflow]) -> None:
+    names = [workflow.name for workflow in workflows]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise WrongUse(f"two workflows have the same name: {', '.join(twice)}; give one `@workflow(name=...)`")

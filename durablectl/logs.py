@@ -1,0 +1,29 @@
+"""The worker's own log: to standard error, coloured for people and plain for files."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import structlog
+
+
+def to_standard_error(*, with_pid: bool = False) -> None:
+    """Let every log line of this process go to standard error."""
+    if with_pid:
+        structlog.contextvars.bind_contextvars(pid=os.getpid())
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso"),
+            structlog.dev.ConsoleRenderer(
+                colors=sys.stderr.isatty(),
+                pad_event_to=0,
+                exception_formatter=structlog.dev.plain_traceback,
+            ),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(20),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        cache_logger_on_first_use=True,
+    )
