@@ -45,7 +45,7 @@ def explain_unreachable(dsn: str, error: Exception) -> str:
     """What was tried, without the password, and what to do next."""
     info = psycopg.conninfo.conninfo_to_dict(dsn)
     where = f"{info.get('host', 'localhost')}:{info.get('port', 5432)}/{info.get('dbname', '')}"
-    first = str(error).strip().splitlines()[-1] if str(error).strip() else type(error).__name__
+    first = str(error).strip().splitlines()[0].rstrip(".") if str(error).strip() else type(error).__name__
     return f"cannot reach PostgreSQL at {where}: {first}. Check that it runs and that DURABLE_DATABASE_URL is right."
 
 
