@@ -45,7 +45,7 @@ def moment(text: str, option: str) -> datetime:
     except ValueError:
         raise WrongUse(f"{option} {text!r} is not a time; write it like 2026-01-31T09:00:00Z") from None
     if when.tzinfo is None:
-        raise WrongUse(f"{option} {text!r} has no zone; write {text}Z for UTC, or {text}+02:00")
+        raise WrongUse(f"{option} {text!r} has no zone; write it like 2026-01-31T09:00:00Z")
     return when
 
 
