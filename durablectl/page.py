@@ -29,7 +29,7 @@ class Table:
     """Rows under a title; an empty one is not shown."""
 
     title: str
-    rows: list[Sequence[str]]
+    rows: Sequence[Sequence[str]]
     header: Sequence[str] = field(default=())
 
 

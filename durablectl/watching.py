@@ -1,10 +1,11 @@
-"""Watching a run until it ends: a live page in a terminal, a line for each new thing when piped."""
+"""Watching a run: a live page in a terminal, a line for each new thing when piped."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
-from typing import TextIO
+from collections.abc import Callable
+from typing import Protocol, Self, TextIO
 
 from durable import Durable
 from durablectl.page import drawn, duration, failure, story_page
@@ -12,44 +13,104 @@ from durablectl.story import StepLine, Story, read_story
 
 EVERY = 0.25
 
+Enough = Callable[[Story], bool]
+
 
 async def watch(client: Durable, run_id: str, to: TextIO | None = None) -> Story:
     """Show a run while it goes on; its story at its end."""
-    out = to or sys.stdout
-    if out.isatty():
-        return await _live(client, run_id, out)
-    return await _lines(client, run_id, out)
+    with Watch(client, run_id, to) as watching:
+        return await watching.until(lambda story: story.run.final)
 
 
-async def _live(client: Durable, run_id: str, out: TextIO) -> Story:
-    from rich.console import Console
-    from rich.live import Live
+class Watch:
+    """Eyes on one run, for as long as somebody looks."""
 
-    story = await read_story(client, run_id)
-    with Live(drawn(story_page(story)), console=Console(file=out), auto_refresh=False) as view:
-        while not story.run.final:
-            await asyncio.sleep(EVERY)
-            story = await read_story(client, run_id)
-            view.update(drawn(story_page(story)), refresh=True)
-    return story
+    def __init__(self, client: Durable, run_id: str, to: TextIO | None = None, every: float = EVERY):
+        out = to or sys.stdout
+        self._client = client
+        self._run_id = run_id
+        self._every = every
+        self._view: View = LiveView(out) if out.isatty() else LineView(out)
+
+    def __enter__(self) -> Self:
+        self._view.__enter__()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._view.close()
+
+    async def until(self, enough: Enough) -> Story:
+        """Look until the run is as it shall be, or has ended."""
+        while True:
+            story = await read_story(self._client, self._run_id)
+            self._view.show(story)
+            if enough(story) or story.run.final:
+                return story
+            await asyncio.sleep(self._every)
+
+    def say(self, text: str) -> None:
+        """A sentence between the things that happen."""
+        self._view.say(text)
 
 
-async def _lines(client: Durable, run_id: str, out: TextIO) -> Story:
-    seen: dict[object, str] = {}
-    while True:
-        story = await read_story(client, run_id)
+class View(Protocol):
+    """Where a run is shown."""
+
+    def __enter__(self) -> Self: ...
+    def close(self) -> None: ...
+    def show(self, story: Story) -> None: ...
+    def say(self, text: str) -> None: ...
+
+
+class LiveView:
+    """One page, drawn again and again in place."""
+
+    def __init__(self, out: TextIO):
+        from rich.console import Console
+        from rich.live import Live
+
+        self._live = Live(console=Console(file=out), auto_refresh=False, vertical_overflow="visible")
+
+    def __enter__(self) -> Self:
+        self._live.start()
+        return self
+
+    def close(self) -> None:
+        self._live.stop()
+
+    def show(self, story: Story) -> None:
+        self._live.update(drawn(story_page(story)), refresh=True)
+
+    def say(self, text: str) -> None:
+        self._live.console.print(text, style="bold", highlight=False)
+
+
+class LineView:
+    """A line for each thing that is new."""
+
+    def __init__(self, out: TextIO):
+        self._out = out
+        self._seen: dict[object, str] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def close(self) -> None:
+        """Nothing is left open."""
+
+    def show(self, story: Story) -> None:
         for key, text in _said(story).items():
-            if seen.get(key) != text:
-                seen[key] = text
-                print(text, file=out, flush=True)
-        if story.run.final:
-            return story
-        await asyncio.sleep(EVERY)
+            if self._seen.get(key) != text:
+                self._seen[key] = text
+                self.say(f"  {text}")
+
+    def say(self, text: str) -> None:
+        print(text, file=self._out, flush=True)
 
 
 def _said(story: Story) -> dict[object, str]:
     """One line for each thing there is to say, by what it is about."""
-    names = {child.task_id: f"{child.workflow} {str(child.task_id)[-8:]}" for child in story.children}
+    names = {child.task_id: child.workflow for child in story.children}
     lines: dict[object, str] = {}
     for step in story.steps:
         lines[step.task_id, step.name] = _step(names.get(step.task_id, story.run.workflow), step)
