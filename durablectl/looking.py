@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from datetime import UTC, datetime
 from typing import NamedTuple
 
 from durable import Durable
@@ -41,14 +42,14 @@ def list_runs(only: Filter, *, as_json: bool, database_url: str | None) -> int:
 
 
 def _print_list(found: list[RunInfo]) -> None:
-    rows = [list_row(run) for run in found]
-    if sys.stdout.isatty():
-        show([Table("", rows, LIST_HEADER)])
-        if not rows:
-            print("no runs; start one with `durable start NAME`")
-    else:
-        for row in [LIST_HEADER, *rows]:
+    if not sys.stdout.isatty():
+        for row in [LIST_HEADER, *map(list_row, found)]:
             print("\t".join(row))
+    elif found:
+        now = datetime.now(UTC)
+        show([Table("", [list_row(run, now) for run in found], LIST_HEADER)])
+    else:
+        print("no runs; start one with `durable start NAME`")
 
 
 def show_run(run_id: str, *, as_json: bool, database_url: str | None) -> int:

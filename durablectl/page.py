@@ -13,7 +13,7 @@ from durable.runs import RunInfo
 from durablectl.story import StepLine, Story, said
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
+    from rich.console import OverflowMethod, RenderableType
 
 MANY = 20
 LONG = 200
@@ -72,8 +72,14 @@ def _drawn(table: Table) -> RenderableType:
     from rich.text import Text
 
     grid = RichTable(box=None, show_header=bool(table.header), header_style="dim", pad_edge=False, padding=(0, 2, 0, 0))
-    for column in range(len(table.rows[0])):
-        grid.add_column(table.header[column] if table.header else "", overflow="fold", no_wrap=column == 0)
+    last = len(table.rows[0]) - 1
+    for column in range(last + 1):
+        wraps = column == last and not table.header
+        # The first column holds what a person copies: it is never cut.
+        least = max(len(row[0]) for row in table.rows) if column == 0 else None
+        overflow: OverflowMethod = "fold" if wraps else "ellipsis"
+        title = table.header[column] if table.header else ""
+        grid.add_column(title, overflow=overflow, no_wrap=not wraps, min_width=least)
     for row in table.rows:
         grid.add_row(*(Text(cell, style=COLOURS.get(cell, "")) for cell in row))
     return grid
@@ -90,6 +96,18 @@ def story_page(story: Story) -> list[Table]:
         _children(story),
         Table("log", [(said(line.at), line.level, _logged(line.message, line.fields)) for line in story.logs[-MANY:]]),
         Table("next", [(command,) for command in story.next]),
+    ]
+
+
+def live_page(story: Story) -> list[Table]:
+    """What moves while a run goes on, short enough for a terminal."""
+    head: list[Sequence[str]] = [("run", f"{story.run.workflow} {story.run.run_id}"), ("state", story.run.state)]
+    waits = [("waits for", text) for text in story.waiting_for] or [("", "")]
+    below = [step for step in story.steps if step.task_id != story.run.run_id]
+    return [
+        Table("", [*head, *waits]),
+        Table("steps", [_step_row(step) for step in story.of_task(story.run.run_id)], STEP_HEADER),
+        Table(f"steps of {len(story.children)} children", [_step_row(step) for step in below[-MANY:]], STEP_HEADER),
     ]
 
 
@@ -132,7 +150,7 @@ def _children(story: Story) -> Table:
     if len(story.children) > MANY:
         rest = len(story.children) - MANY
         rows.append((f"and {rest} more", "", "", "", ""))
-    return Table("children", rows)
+    return Table("children", rows, ("task", "workflow", "state", "recorded", "result or error"))
 
 
 def failure(error: dict[str, Any] | None) -> str:
@@ -158,8 +176,10 @@ def _logged(message: str, fields: dict[str, Any] | None) -> str:
 LIST_HEADER = ("run", "workflow", "state", "created", "took", "tags")
 
 
-def list_row(run: RunInfo) -> Sequence[str]:
-    return str(run.run_id), run.workflow, run.state, said(run.created_at), took(run), ",".join(run.tags or [])
+def list_row(run: RunInfo, now: datetime | None = None) -> Sequence[str]:
+    """One line for a run; with `now` its age instead of its time, which is what a person looks for."""
+    created = f"{age((now - run.created_at).total_seconds())} ago" if now else said(run.created_at)
+    return str(run.run_id), run.workflow, run.state, created, took(run), ",".join(run.tags or [])
 
 
 # ---------------------------------------------------------------- values
@@ -180,6 +200,14 @@ def duration(seconds: float) -> str:
     minutes, rest = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes:02} min" if hours else f"{minutes} min {rest:02} s"
+
+
+def age(seconds: float) -> str:
+    """Roughly how long, in one unit."""
+    for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= length:
+            return f"{seconds // length:.0f} {unit}"
+    return f"{max(0.0, seconds):.0f} s"
 
 
 def short(value: Any, limit: int = LONG) -> str:

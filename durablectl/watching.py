@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Protocol, Self, TextIO
 
 from durable import Durable
-from durablectl.page import drawn, duration, failure, story_page
+from durablectl.page import drawn, duration, failure, live_page
 from durablectl.story import StepLine, Story, read_story
 
 EVERY = 0.25
@@ -69,7 +69,7 @@ class LiveView:
         from rich.console import Console
         from rich.live import Live
 
-        self._live = Live(console=Console(file=out), auto_refresh=False, vertical_overflow="visible")
+        self._live = Live(console=Console(file=out), auto_refresh=False)
 
     def __enter__(self) -> Self:
         self._live.start()
@@ -79,7 +79,7 @@ class LiveView:
         self._live.stop()
 
     def show(self, story: Story) -> None:
-        self._live.update(drawn(story_page(story)), refresh=True)
+        self._live.update(drawn(live_page(story)), refresh=True)
 
     def say(self, text: str) -> None:
         self._live.console.print(text, style="bold", highlight=False)
