@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 from durablectl import exits
 
-HURRY_SECONDS = 10.0
+HURRY_SECONDS = 6.0
 
 
 class Ending:

@@ -2,10 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 import sys
 
 import structlog
+
+
+class _StandardError(io.StringIO):
+    """Standard error as it is now. A run must not fail because nobody reads its log any more."""
+
+    def write(self, text: str) -> int:
+        with contextlib.suppress(OSError, ValueError):
+            return sys.stderr.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with contextlib.suppress(OSError, ValueError):
+            sys.stderr.flush()
 
 
 def to_standard_error(*, with_pid: bool = False) -> None:
@@ -24,6 +39,6 @@ def to_standard_error(*, with_pid: bool = False) -> None:
             ),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(20),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=structlog.PrintLoggerFactory(_StandardError()),
         cache_logger_on_first_use=True,
     )

@@ -1,0 +1,39 @@
+"""`durable dev` and the embedded server, in a directory of a person's own."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+Command = Callable[..., Any]
+
+HELLO = (Path(__file__).parents[2] / "examples" / "hello.py").read_text()
+
+
+def test_one_command_runs_a_workflow_and_leaves_nothing(place: Any) -> None:
+    """From nothing to a result: database, store, worker, run; then no process is left, and the run is still known."""
+    place.write("hello.py", HELLO)
+    said = place.run("dev", "hello", "--run", "hello", "--input", "who=you")
+    assert said.code == 0, said
+    assert '"Hello, you!"' in said.out
+    assert place.left() == []
+    listed = place.run("runs", "list", "--json")
+    assert [run["state"] for run in json.loads(listed.out)] == ["succeeded"]
+
+
+def test_other_commands_join_a_running_dev_and_ctrl_c_ends_it_all(place: Any, eventually: Command) -> None:
+    """What dev tells people to try works from another terminal; Ctrl-C leaves no process."""
+    place.write("hello.py", HELLO)
+    running = place.start("dev", "hello.py")
+    invitation = running.await_word("Ctrl-C ends everything")
+    assert "durable start hello --wait" in invitation
+    said = place.run("start", "hello", "--wait")
+    assert (said.code, said.out) == (0, '"Hello, world!"\n')
+    found = json.loads(place.run("db", "url", "--json").out)
+    assert (found["source"], found["running"]) == ("embedded", True)
+    running.signal(signal.SIGINT)
+    assert running.end() == 0
+    eventually(lambda: place.left() == [], "nothing is left")
