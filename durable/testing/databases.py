@@ -43,6 +43,12 @@ class Databases:
         self._admin("create database {} template {}", name, self._template)
         return self.url(name)
 
+    def create_empty(self) -> str:
+        """The DSN of a fresh database without the store."""
+        name = f"durable_test_{uuid7().replace('-', '')}"
+        self._admin("create database {}", name)
+        return self.url(name)
+
     def drop(self, dsn: str) -> None:
         self._admin("drop database if exists {} with (force)", str(psycopg.conninfo.conninfo_to_dict(dsn)["dbname"]))
 
