@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Self
 import psycopg
 
 from durable.claims import Claimed
-from durable.ids import uuid7
+from durable.ids import child_ids, group_start, uuid7
 
 ALL_SHARDS = list(range(16))
 
@@ -220,11 +220,10 @@ class HandWorker:
     def spawn(self, task: Claimed, workflow: str, count: int = 1, **fields: Any) -> list[str]:
         """Children of a running task."""
         line = self.store._lines["default", workflow]
-        rows = [
-            {"id": uuid7(), "run": task.run_id, "parent": task.task_id, "line": line, **fields} for _ in range(count)
-        ]
-        self.flush(effects={"spawns": rows})
-        return [str(row["id"]) for row in rows]
+        ids = child_ids(group_start(), count)
+        base = {"run": task.run_id, "parent": task.task_id, "line": line, **fields}
+        self.flush(effects={"spawns": [base | {"id": child} for child in ids]})
+        return ids
 
     def bury(self, quarantine: int = 3) -> int:
         """Declare this worker dead."""
