@@ -126,7 +126,8 @@ begin
       _some := durable.admit(_one.name, _now);
       lines := lines || _some;
     elsif _one.kind = 'cancel' then
-      perform durable.stop_below(_one, _now);
+      _some := durable.stop_below(_one, _now);
+      lines := lines || _some;
     else
       perform from durable.task t where t.task_id = _one.task_id for update skip locked;
       if found then
@@ -262,11 +263,13 @@ begin
 end
 $$;
 
--- stop_below: a cancel for a task and every open task below it.
-create or replace function durable.stop_below(_signal durable.signal, _now timestamptz) returns void
+-- stop_below: a cancel for a task and every open task below it. Answers with the lines where one is ready to
+-- clean up.
+create or replace function durable.stop_below(_signal durable.signal, _now timestamptz) returns int[]
 language plpgsql as $$
 declare
-  _task uuid;
+  _task  uuid;
+  _lines int[];
 begin
   for _task in
     with recursive d (task_id) as (
@@ -281,6 +284,9 @@ begin
       insert into durable.signal (shard, id, kind, run_id, task_id, name)
       values (durable.shard(_signal.run_id::text), durable.uuid7(), 'cancel', _signal.run_id, _task, _signal.name);
     end if;
+    _lines := _lines || array(select case when t.lost >= 2 then -t.line else t.line end from durable.task t
+                              where t.task_id = _task and t.state = 'active');
   end loop;
+  return _lines;
 end
 $$;

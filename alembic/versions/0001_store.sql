@@ -1277,8 +1277,8 @@ begin
   delete from durable.cap_queue q where q.task_id = _task;
   select w.has_cleanup into _cleanup from durable.line l join durable.workflow w on w.name = l.workflow where l.line = _t.line;
   if _cleanup and _t.epoch > 0 then
-    update durable.task t set stop = _why, wakes = t.wakes + 1 where t.task_id = _task;
-    perform durable.make_ready(array[_task], _now);
+    update durable.task t set stop = _why, wakes = t.wakes + 1, state = 'queued' where t.task_id = _task;
+    perform durable.line_up(array[_task], _now);
     return true;
   end if;
   update durable.task t
@@ -1424,7 +1424,8 @@ begin
       _some := durable.admit(_one.name, _now);
       lines := lines || _some;
     elsif _one.kind = 'cancel' then
-      perform durable.stop_below(_one, _now);
+      _some := durable.stop_below(_one, _now);
+      lines := lines || _some;
     else
       perform from durable.task t where t.task_id = _one.task_id for update skip locked;
       if found then
@@ -1560,11 +1561,13 @@ begin
 end
 $$;
 
--- stop_below: a cancel for a task and every open task below it.
-create or replace function durable.stop_below(_signal durable.signal, _now timestamptz) returns void
+-- stop_below: a cancel for a task and every open task below it. Answers with the lines where one is ready to
+-- clean up.
+create or replace function durable.stop_below(_signal durable.signal, _now timestamptz) returns int[]
 language plpgsql as $$
 declare
-  _task uuid;
+  _task  uuid;
+  _lines int[];
 begin
   for _task in
     with recursive d (task_id) as (
@@ -1579,7 +1582,10 @@ begin
       insert into durable.signal (shard, id, kind, run_id, task_id, name)
       values (durable.shard(_signal.run_id::text), durable.uuid7(), 'cancel', _signal.run_id, _task, _signal.name);
     end if;
+    _lines := _lines || array(select case when t.lost >= 2 then -t.line else t.line end from durable.task t
+                              where t.task_id = _task and t.state = 'active');
   end loop;
+  return _lines;
 end
 $$;
 -- What a person does to a run that ended: another chance, or a new run from one of its steps.
