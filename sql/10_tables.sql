@@ -225,7 +225,7 @@ create table durable.cap_queue (
 );
 create index cap_queue_of on durable.cap_queue (task_id);
 
--- The same key returns the same id: runs by workflow, events by name.
+-- The same key returns the same id: runs by workflow, events by name. A key goes with its run or event.
 create table durable.once (
   scope       text not null,
   key         text not null,
@@ -233,7 +233,7 @@ create table durable.once (
   created_at  timestamptz not null,
   primary key (scope, key)
 );
-create index once_age on durable.once (created_at);
+create index once_of on durable.once (id);
 
 -- ---------------------------------------------------------------- workers
 
