@@ -186,7 +186,7 @@ create table durable.wait (
   outcome      json,
   primary key (run_id, task_id, key)
 );
-create index wait_name on durable.wait (name, run_id, task_id, key) where name is not null;
+create index wait_name on durable.wait (name, task_id) where name is not null;
 
 -- Which events a wait step of a run has received: a later wait of the same step gets the next one.
 create table durable.delivery (

@@ -154,13 +154,14 @@ begin
     return null;
   end if;
   with n as materialized (
-    select distinct on (b.name) b.name, b.run_id, b.task_id from unnest(_batch) b where b.kind = 'event'
-    order by b.name, b.run_id nulls first, b.task_id
+    select distinct on (b.name) b.name, b.task_id from unnest(_batch) b where b.kind = 'event'
+    order by b.name, b.task_id nulls first
   ), p as materialized (
+    -- In the order of task_id, which no index but that of names has: statistics cannot lead elsewhere.
     select n.name, w.run_id, w.task_id from n cross join lateral (
       select w.run_id, w.task_id from durable.wait w
-      where w.name = n.name and w.outcome is null and (n.run_id is null or (w.run_id, w.task_id) > (n.run_id, n.task_id))
-      order by w.run_id, w.task_id limit _limit) w
+      where w.name = n.name and w.outcome is null and (n.task_id is null or w.task_id > n.task_id)
+      order by w.task_id limit _limit) w
   ), o as materialized (
     select w.run_id, w.task_id, w.key, w.name, w.step, w.since
     from (select distinct p.name, p.run_id, p.task_id from p) t
@@ -193,9 +194,9 @@ begin
     select durable.shard(f.name), durable.uuid7(), 'wait', f.run_id, f.task_id, f.key
     from f where (f.task_id, f.key) not in (select u.task_id, u.key from u)
   ), a as (
-    insert into durable.signal (shard, id, kind, run_id, task_id, name)
-    select durable.shard(m.name), durable.uuid7(), 'event', m.last[1], m.last[2], m.name
-    from (select p.name, max(array[p.run_id, p.task_id]) as last from p group by p.name having count(*) >= _limit) m
+    insert into durable.signal (shard, id, kind, task_id, name)
+    select durable.shard(m.name), durable.uuid7(), 'event', m.last[1], m.name
+    from (select p.name, array_agg(p.task_id order by p.task_id desc) as last from p group by p.name having count(*) >= _limit) m
   )
   select array_agg(distinct u.task_id) into _woken from u;
   if _woken is null then
