@@ -30,6 +30,7 @@ from durable.gate import Gate
 from durable.ids import uuid7
 from durable.lanes import Lanes
 from durable.listener import Listener, Notifier
+from durable.maintenance import Pruner
 from durable.passes import ALL_SHARDS, Passer
 from durable.reads import Reads
 from durable.services import Services
@@ -115,6 +116,7 @@ class Term:
             self._passer.run(),
             self._listener.run(),
             self._notifier.run(),
+            Pruner(self._dsn, self._settings).run(),
         ]
         tasks = [asyncio.create_task(service) for service in services]
         for task in tasks:

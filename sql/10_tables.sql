@@ -186,7 +186,7 @@ create table durable.wait (
   outcome      json,
   primary key (run_id, task_id, key)
 );
-create index wait_name on durable.wait (name, run_id, task_id, key) where name is not null;
+create index wait_name on durable.wait (name, task_id) where name is not null;
 
 -- Which events a wait step of a run has received: a later wait of the same step gets the next one.
 create table durable.delivery (
@@ -225,7 +225,7 @@ create table durable.cap_queue (
 );
 create index cap_queue_of on durable.cap_queue (task_id);
 
--- The same key returns the same id: runs by workflow, events by name.
+-- The same key returns the same id: runs by workflow, events by name. A key goes with its run or event.
 create table durable.once (
   scope       text not null,
   key         text not null,
@@ -233,7 +233,7 @@ create table durable.once (
   created_at  timestamptz not null,
   primary key (scope, key)
 );
-create index once_age on durable.once (created_at);
+create index once_of on durable.once (id);
 
 -- ---------------------------------------------------------------- workers
 

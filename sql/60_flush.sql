@@ -211,16 +211,20 @@ begin
     select x.r, x.t, x.k, x.n, x.s, to_timestamp(x.since) as since, to_timestamp(x.until) as until, x.mode, x.first, x.last, x.kids
     from json_to_recordset(_waits) as x (r uuid, t uuid, k text, n text, s text, since double precision,
          until double precision, mode text, first uuid, last uuid, kids uuid[])
-  ), f as materialized (
-    select w.r, w.t, w.k, e.event_id, durable.outcome_of(e.event_id, e.payload) as outcome
+  ), e as materialized (
+    select distinct on (w.r, w.s) w.r, w.t, w.k, w.s, e.event_id, durable.outcome_of(e.event_id, e.payload) as outcome
     from w cross join lateral durable.next_event(w.r, w.s, w.n, w.since) e where w.n is not null and e.event_id is not null
+    order by w.r, w.s, w.k
+  ), d as (
+    -- A pass may be giving the same event to another wait of this step: only one of them inserts this row.
+    insert into durable.delivery (run_id, step, event_id) select e.r, e.s, e.event_id from e
+    on conflict do nothing returning run_id, step
+  ), f as materialized (
+    select e.t, e.k, e.outcome from e join d on d.run_id = e.r and d.step = e.s
   ), i as (
     insert into durable.wait (run_id, task_id, key, name, step, since, timeout_at, mode, child_first, child_last, children, outcome)
     select w.r, w.t, w.k, w.n, w.s, w.since, w.until, w.mode, w.first, w.last, w.kids, f.outcome
     from w left join f on f.t = w.t and f.k = w.k
-  ), d as (
-    insert into durable.delivery (run_id, step, event_id) select w.r, w.s, f.event_id from f join w on w.t = f.t and w.k = f.k
-    on conflict do nothing
   ), u as (
     update durable.task t set wakes = t.wakes + 1 from (select distinct f.t from f) m where t.task_id = m.t
     returning t.task_id, t.wakes

@@ -108,8 +108,8 @@ begin
   delete from durable.cap_queue q where q.task_id = _task;
   select w.has_cleanup into _cleanup from durable.line l join durable.workflow w on w.name = l.workflow where l.line = _t.line;
   if _cleanup and _t.epoch > 0 then
-    update durable.task t set stop = _why, wakes = t.wakes + 1 where t.task_id = _task;
-    perform durable.make_ready(array[_task], _now);
+    update durable.task t set stop = _why, wakes = t.wakes + 1, state = 'queued' where t.task_id = _task;
+    perform durable.line_up(array[_task], _now);
     return true;
   end if;
   update durable.task t

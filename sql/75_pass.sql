@@ -126,7 +126,8 @@ begin
       _some := durable.admit(_one.name, _now);
       lines := lines || _some;
     elsif _one.kind = 'cancel' then
-      perform durable.stop_below(_one, _now);
+      _some := durable.stop_below(_one, _now);
+      lines := lines || _some;
     else
       perform from durable.task t where t.task_id = _one.task_id for update skip locked;
       if found then
@@ -141,47 +142,61 @@ end
 $$;
 
 -- match_events: give waits the events of their name. Each match is applied once: passes of a name are serial,
--- and an outcome that is set never changes. Locks: task (skip locked).
+-- an outcome that is set never changes, and a step receives an event once. An event's signal carries the last
+-- waiter that was looked at, while there are more of them than one pass takes.
+-- Locks: task and wait (skip locked).
 create or replace function durable.match_events(_batch durable.signal[], _now timestamptz, _limit int) returns int[]
 language plpgsql as $$
 declare
   _woken uuid[];
-  _open  int;
 begin
   if not exists (select from unnest(_batch) b where b.kind in ('event', 'wait')) then
     return null;
   end if;
   with n as materialized (
-    select distinct b.name from unnest(_batch) b where b.kind = 'event'
+    select distinct on (b.name) b.name, b.task_id from unnest(_batch) b where b.kind = 'event'
+    order by b.name, b.task_id nulls first
+  ), p as materialized (
+    -- In the order of task_id, which no index but that of names has: statistics cannot lead elsewhere.
+    select n.name, w.run_id, w.task_id from n cross join lateral (
+      select w.run_id, w.task_id from durable.wait w
+      where w.name = n.name and w.outcome is null and (n.task_id is null or w.task_id > n.task_id)
+      order by w.task_id limit _limit) w
   ), o as materialized (
-    (select w.run_id, w.task_id, w.key, w.name, w.step, w.since from n
-     cross join lateral (select * from durable.wait w where w.name = n.name and w.outcome is null limit _limit) w)
+    select w.run_id, w.task_id, w.key, w.name, w.step, w.since
+    from (select distinct p.name, p.run_id, p.task_id from p) t
+    join durable.wait w on w.run_id = t.run_id and w.task_id = t.task_id
+    where w.name = t.name and w.outcome is null
     union
     select w.run_id, w.task_id, w.key, w.name, w.step, w.since
     from unnest(_batch) b join durable.wait w on w.run_id = b.run_id and w.task_id = b.task_id and w.key = b.name
     where b.kind = 'wait' and w.name is not null and w.outcome is null
   ), f as materialized (
-    select o.*, e.event_id, durable.outcome_of(e.event_id, e.payload) as outcome
+    select o.*, e.event_id, durable.outcome_of(e.event_id, e.payload) as outcome,
+           row_number() over (partition by o.run_id, o.step order by o.key) = 1 as first
     from o cross join lateral durable.next_event(o.run_id, o.step, o.name, o.since) e where e.event_id is not null
   ), k as materialized (
-    select t.task_id from durable.task t where t.task_id in (select f.task_id from f) for update skip locked
-  ), u as (
-    update durable.wait w set outcome = f.outcome from f join k on k.task_id = f.task_id
-    where w.run_id = f.run_id and w.task_id = f.task_id and w.key = f.key and w.outcome is null
-    returning w.run_id, w.step, f.event_id, w.task_id
+    select f.* from f
+    join durable.task t on t.task_id = f.task_id
+    join durable.wait w on w.run_id = f.run_id and w.task_id = f.task_id and w.key = f.key
+    where f.first and w.outcome is null for update of t, w skip locked
   ), v as (
-    insert into durable.delivery (run_id, step, event_id) select u.run_id, u.step, u.event_id from u on conflict do nothing
+    insert into durable.delivery (run_id, step, event_id) select k.run_id, k.step, k.event_id from k
+    on conflict do nothing returning run_id, step, event_id
+  ), u as (
+    update durable.wait w set outcome = k.outcome
+    from k join v on v.run_id = k.run_id and v.step = k.step and v.event_id = k.event_id
+    where w.run_id = k.run_id and w.task_id = k.task_id and w.key = k.key
+    returning w.task_id, w.key
   ), g as (
-    -- Not locked now: the wait asks again.
+    -- Locked now, or another wait of its step took the event: the wait asks again.
     insert into durable.signal (shard, id, kind, run_id, task_id, name)
     select durable.shard(f.name), durable.uuid7(), 'wait', f.run_id, f.task_id, f.key
-    from f where f.task_id not in (select k.task_id from k)
+    from f where (f.task_id, f.key) not in (select u.task_id, u.key from u)
   ), a as (
-    -- More waiters than one pass takes: the event's signal stays for the next one.
-    insert into durable.signal (shard, id, kind, name)
-    select durable.shard(m.name), durable.uuid7(), 'event', m.name
-    from (select o.name from o join n on n.name = o.name group by o.name having count(*) >= _limit) m
-    where exists (select from f where f.name = m.name)
+    insert into durable.signal (shard, id, kind, task_id, name)
+    select durable.shard(m.name), durable.uuid7(), 'event', m.last[1], m.name
+    from (select p.name, array_agg(p.task_id order by p.task_id desc) as last from p group by p.name having count(*) >= _limit) m
   )
   select array_agg(distinct u.task_id) into _woken from u;
   if _woken is null then
@@ -249,11 +264,13 @@ begin
 end
 $$;
 
--- stop_below: a cancel for a task and every open task below it.
-create or replace function durable.stop_below(_signal durable.signal, _now timestamptz) returns void
+-- stop_below: a cancel for a task and every open task below it. Answers with the lines where one is ready to
+-- clean up.
+create or replace function durable.stop_below(_signal durable.signal, _now timestamptz) returns int[]
 language plpgsql as $$
 declare
-  _task uuid;
+  _task  uuid;
+  _lines int[];
 begin
   for _task in
     with recursive d (task_id) as (
@@ -268,6 +285,9 @@ begin
       insert into durable.signal (shard, id, kind, run_id, task_id, name)
       values (durable.shard(_signal.run_id::text), durable.uuid7(), 'cancel', _signal.run_id, _task, _signal.name);
     end if;
+    _lines := _lines || array(select case when t.lost >= 2 then -t.line else t.line end from durable.task t
+                              where t.task_id = _task and t.state = 'active');
   end loop;
+  return _lines;
 end
 $$;

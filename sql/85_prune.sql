@@ -1,43 +1,83 @@
--- Retention: finished runs, old events and old keys, a small batch at a time. Cost is that of the batch.
+-- Retention: finished runs and old events, a small batch at a time. The cost of a batch is its own rows, however
+-- many runs there are. One pruner at a time: whoever comes second gets null.
 
--- prune: up to _limit runs that ended before _before, with all that belongs to them; then as many events that
--- nobody waits for, and keys. Answers how many rows of each went; call again while it is not zero.
-create or replace function durable.prune(_before timestamptz, _limit int default 500) returns table (runs int, events int, keys int)
-language plpgsql set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
+-- prune_runs: up to _limit runs that ended in [_after, _before), oldest first, with all that belongs to them and
+-- their keys. A run with a task that still goes on stays. _after is where the last batch ended: it skips index
+-- entries that no vacuum has removed yet. Locks: the run's rows (skip locked).
+create or replace function durable.prune_runs(
+  _before timestamptz, _limit int default 500, _after timestamptz default '-infinity',
+  out pruned int, out reached timestamptz, out keys int)
+language plpgsql set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off as $$
 declare
   _old uuid[];
 begin
-  _old := array(
-    select t.task_id from durable.task t
-    where t.parent_id is null and t.finished_at is not null and t.finished_at < _before
-    order by t.finished_at limit _limit for update skip locked);
-  runs := cardinality(_old);
-  if runs > 0 then
+  if not pg_try_advisory_xact_lock(1146442307, 0) then
+    return;
+  end if;
+  select array_agg(o.task_id), max(o.finished_at) into _old, reached from (
+    select t.task_id, t.finished_at from durable.task t
+    where t.parent_id is null and t.finished_at is not null and t.finished_at >= _after and t.finished_at < _before
+      and not exists (select from durable.task c
+                      where c.run_id = t.task_id and c.parent_id is not null and c.finished_at is null)
+    order by t.finished_at limit _limit for update of t skip locked) o;
+  pruned := coalesce(cardinality(_old), 0);
+  keys := 0;
+  if pruned > 0 then
     delete from durable.journal j where j.run_id = any (_old);
     delete from durable.value v where v.run_id = any (_old);
     delete from durable.log l where l.run_id = any (_old);
     delete from durable.progress p where p.run_id = any (_old);
     delete from durable.wait w where w.run_id = any (_old);
     delete from durable.delivery d where d.run_id = any (_old);
-    delete from durable.task t where t.run_id = any (_old) and t.parent_id is not null and t.finished_at is not null;
+    delete from durable.task t where t.run_id = any (_old) and t.parent_id is not null;
     delete from durable.task t where t.task_id = any (_old);
+    delete from durable.once o where o.id = any (_old);
+    get diagnostics keys = row_count;
   end if;
-  with d as (
-    delete from durable.event e where (e.name, e.event_id) in (
-      select o.name, o.event_id from durable.event o
-      where o.emitted_at < _before
-        and not exists (select from durable.wait w where w.name = o.name)
-        and not exists (select from durable.signal g where g.shard = durable.shard(o.name) and g.name = o.name)
-      order by o.emitted_at limit _limit)
-    returning 1)
-  select count(*) into events from d;
-  with d as (
-    delete from durable.once c where (c.scope, c.key) in (
-      select o.scope, o.key from durable.once o where o.created_at < _before
-        and not exists (select from durable.task t where t.task_id = o.id)
-      order by o.created_at limit _limit)
-    returning 1)
-  select count(*) into keys from d;
-  return next;
 end
+$$;
+
+-- prune_events: up to _limit events emitted in [_after, _before), oldest first, and their keys. An event that a
+-- pass still has to look at stays; a wait that is open without a signal has looked at every older event already.
+create or replace function durable.prune_events(
+  _before timestamptz, _limit int default 500, _after timestamptz default '-infinity',
+  out pruned int, out reached timestamptz, out keys int)
+language plpgsql set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off as $$
+declare
+  _busy text[];
+  _old  uuid[];
+begin
+  if not pg_try_advisory_xact_lock(1146442307, 0) then
+    return;
+  end if;
+  pruned := 0;
+  keys := 0;
+  -- A backlog of signals is worked off first.
+  if (select count(*) from (select from durable.signal limit 1000) s) >= 1000 then
+    return;
+  end if;
+  _busy := array(
+    select g.name from durable.signal g where g.kind = 'event'
+    union
+    select w.name from durable.signal g
+    join durable.wait w on w.run_id = g.run_id and w.task_id = g.task_id and w.key = g.name
+    where g.kind = 'wait' and w.name is not null);
+  with o as materialized (
+    select e.name, e.event_id, e.emitted_at from durable.event e
+    where e.emitted_at >= _after and e.emitted_at < _before and e.name <> all (_busy)
+    order by e.emitted_at limit _limit
+  ), d as (
+    delete from durable.event e using o where e.name = o.name and e.event_id = o.event_id
+    returning e.event_id, o.emitted_at
+  )
+  select array_agg(d.event_id), max(d.emitted_at), count(*) into _old, reached, pruned from d;
+  delete from durable.once o where o.id = any (_old);
+  get diagnostics keys = row_count;
+end
+$$;
+
+-- prune: one batch of each, for a person with psql. Call again while it does not answer zeros.
+create or replace function durable.prune(_before timestamptz, _limit int default 500) returns table (runs int, events int, keys int)
+language sql as $$
+  select r.pruned, e.pruned, r.keys + e.keys from durable.prune_runs(_before, _limit) r, durable.prune_events(_before, _limit) e
 $$;

@@ -186,7 +186,7 @@ create table durable.wait (
   outcome      json,
   primary key (run_id, task_id, key)
 );
-create index wait_name on durable.wait (name, run_id, task_id, key) where name is not null;
+create index wait_name on durable.wait (name, task_id) where name is not null;
 
 -- Which events a wait step of a run has received: a later wait of the same step gets the next one.
 create table durable.delivery (
@@ -225,7 +225,7 @@ create table durable.cap_queue (
 );
 create index cap_queue_of on durable.cap_queue (task_id);
 
--- The same key returns the same id: runs by workflow, events by name.
+-- The same key returns the same id: runs by workflow, events by name. A key goes with its run or event.
 create table durable.once (
   scope       text not null,
   key         text not null,
@@ -233,7 +233,7 @@ create table durable.once (
   created_at  timestamptz not null,
   primary key (scope, key)
 );
-create index once_age on durable.once (created_at);
+create index once_of on durable.once (id);
 
 -- ---------------------------------------------------------------- workers
 
@@ -921,16 +921,20 @@ begin
     select x.r, x.t, x.k, x.n, x.s, to_timestamp(x.since) as since, to_timestamp(x.until) as until, x.mode, x.first, x.last, x.kids
     from json_to_recordset(_waits) as x (r uuid, t uuid, k text, n text, s text, since double precision,
          until double precision, mode text, first uuid, last uuid, kids uuid[])
-  ), f as materialized (
-    select w.r, w.t, w.k, e.event_id, durable.outcome_of(e.event_id, e.payload) as outcome
+  ), e as materialized (
+    select distinct on (w.r, w.s) w.r, w.t, w.k, w.s, e.event_id, durable.outcome_of(e.event_id, e.payload) as outcome
     from w cross join lateral durable.next_event(w.r, w.s, w.n, w.since) e where w.n is not null and e.event_id is not null
+    order by w.r, w.s, w.k
+  ), d as (
+    -- A pass may be giving the same event to another wait of this step: only one of them inserts this row.
+    insert into durable.delivery (run_id, step, event_id) select e.r, e.s, e.event_id from e
+    on conflict do nothing returning run_id, step
+  ), f as materialized (
+    select e.t, e.k, e.outcome from e join d on d.run_id = e.r and d.step = e.s
   ), i as (
     insert into durable.wait (run_id, task_id, key, name, step, since, timeout_at, mode, child_first, child_last, children, outcome)
     select w.r, w.t, w.k, w.n, w.s, w.since, w.until, w.mode, w.first, w.last, w.kids, f.outcome
     from w left join f on f.t = w.t and f.k = w.k
-  ), d as (
-    insert into durable.delivery (run_id, step, event_id) select w.r, w.s, f.event_id from f join w on w.t = f.t and w.k = f.k
-    on conflict do nothing
   ), u as (
     update durable.task t set wakes = t.wakes + 1 from (select distinct f.t from f) m where t.task_id = m.t
     returning t.task_id, t.wakes
@@ -1273,8 +1277,8 @@ begin
   delete from durable.cap_queue q where q.task_id = _task;
   select w.has_cleanup into _cleanup from durable.line l join durable.workflow w on w.name = l.workflow where l.line = _t.line;
   if _cleanup and _t.epoch > 0 then
-    update durable.task t set stop = _why, wakes = t.wakes + 1 where t.task_id = _task;
-    perform durable.make_ready(array[_task], _now);
+    update durable.task t set stop = _why, wakes = t.wakes + 1, state = 'queued' where t.task_id = _task;
+    perform durable.line_up(array[_task], _now);
     return true;
   end if;
   update durable.task t
@@ -1420,7 +1424,8 @@ begin
       _some := durable.admit(_one.name, _now);
       lines := lines || _some;
     elsif _one.kind = 'cancel' then
-      perform durable.stop_below(_one, _now);
+      _some := durable.stop_below(_one, _now);
+      lines := lines || _some;
     else
       perform from durable.task t where t.task_id = _one.task_id for update skip locked;
       if found then
@@ -1435,47 +1440,61 @@ end
 $$;
 
 -- match_events: give waits the events of their name. Each match is applied once: passes of a name are serial,
--- and an outcome that is set never changes. Locks: task (skip locked).
+-- an outcome that is set never changes, and a step receives an event once. An event's signal carries the last
+-- waiter that was looked at, while there are more of them than one pass takes.
+-- Locks: task and wait (skip locked).
 create or replace function durable.match_events(_batch durable.signal[], _now timestamptz, _limit int) returns int[]
 language plpgsql as $$
 declare
   _woken uuid[];
-  _open  int;
 begin
   if not exists (select from unnest(_batch) b where b.kind in ('event', 'wait')) then
     return null;
   end if;
   with n as materialized (
-    select distinct b.name from unnest(_batch) b where b.kind = 'event'
+    select distinct on (b.name) b.name, b.task_id from unnest(_batch) b where b.kind = 'event'
+    order by b.name, b.task_id nulls first
+  ), p as materialized (
+    -- In the order of task_id, which no index but that of names has: statistics cannot lead elsewhere.
+    select n.name, w.run_id, w.task_id from n cross join lateral (
+      select w.run_id, w.task_id from durable.wait w
+      where w.name = n.name and w.outcome is null and (n.task_id is null or w.task_id > n.task_id)
+      order by w.task_id limit _limit) w
   ), o as materialized (
-    (select w.run_id, w.task_id, w.key, w.name, w.step, w.since from n
-     cross join lateral (select * from durable.wait w where w.name = n.name and w.outcome is null limit _limit) w)
+    select w.run_id, w.task_id, w.key, w.name, w.step, w.since
+    from (select distinct p.name, p.run_id, p.task_id from p) t
+    join durable.wait w on w.run_id = t.run_id and w.task_id = t.task_id
+    where w.name = t.name and w.outcome is null
     union
     select w.run_id, w.task_id, w.key, w.name, w.step, w.since
     from unnest(_batch) b join durable.wait w on w.run_id = b.run_id and w.task_id = b.task_id and w.key = b.name
     where b.kind = 'wait' and w.name is not null and w.outcome is null
   ), f as materialized (
-    select o.*, e.event_id, durable.outcome_of(e.event_id, e.payload) as outcome
+    select o.*, e.event_id, durable.outcome_of(e.event_id, e.payload) as outcome,
+           row_number() over (partition by o.run_id, o.step order by o.key) = 1 as first
     from o cross join lateral durable.next_event(o.run_id, o.step, o.name, o.since) e where e.event_id is not null
   ), k as materialized (
-    select t.task_id from durable.task t where t.task_id in (select f.task_id from f) for update skip locked
-  ), u as (
-    update durable.wait w set outcome = f.outcome from f join k on k.task_id = f.task_id
-    where w.run_id = f.run_id and w.task_id = f.task_id and w.key = f.key and w.outcome is null
-    returning w.run_id, w.step, f.event_id, w.task_id
+    select f.* from f
+    join durable.task t on t.task_id = f.task_id
+    join durable.wait w on w.run_id = f.run_id and w.task_id = f.task_id and w.key = f.key
+    where f.first and w.outcome is null for update of t, w skip locked
   ), v as (
-    insert into durable.delivery (run_id, step, event_id) select u.run_id, u.step, u.event_id from u on conflict do nothing
+    insert into durable.delivery (run_id, step, event_id) select k.run_id, k.step, k.event_id from k
+    on conflict do nothing returning run_id, step, event_id
+  ), u as (
+    update durable.wait w set outcome = k.outcome
+    from k join v on v.run_id = k.run_id and v.step = k.step and v.event_id = k.event_id
+    where w.run_id = k.run_id and w.task_id = k.task_id and w.key = k.key
+    returning w.task_id, w.key
   ), g as (
-    -- Not locked now: the wait asks again.
+    -- Locked now, or another wait of its step took the event: the wait asks again.
     insert into durable.signal (shard, id, kind, run_id, task_id, name)
     select durable.shard(f.name), durable.uuid7(), 'wait', f.run_id, f.task_id, f.key
-    from f where f.task_id not in (select k.task_id from k)
+    from f where (f.task_id, f.key) not in (select u.task_id, u.key from u)
   ), a as (
-    -- More waiters than one pass takes: the event's signal stays for the next one.
-    insert into durable.signal (shard, id, kind, name)
-    select durable.shard(m.name), durable.uuid7(), 'event', m.name
-    from (select o.name from o join n on n.name = o.name group by o.name having count(*) >= _limit) m
-    where exists (select from f where f.name = m.name)
+    insert into durable.signal (shard, id, kind, task_id, name)
+    select durable.shard(m.name), durable.uuid7(), 'event', m.last[1], m.name
+    from (select p.name, array_agg(p.task_id order by p.task_id desc) as last from p group by p.name having count(*) >= _limit) m
   )
   select array_agg(distinct u.task_id) into _woken from u;
   if _woken is null then
@@ -1543,11 +1562,13 @@ begin
 end
 $$;
 
--- stop_below: a cancel for a task and every open task below it.
-create or replace function durable.stop_below(_signal durable.signal, _now timestamptz) returns void
+-- stop_below: a cancel for a task and every open task below it. Answers with the lines where one is ready to
+-- clean up.
+create or replace function durable.stop_below(_signal durable.signal, _now timestamptz) returns int[]
 language plpgsql as $$
 declare
-  _task uuid;
+  _task  uuid;
+  _lines int[];
 begin
   for _task in
     with recursive d (task_id) as (
@@ -1562,7 +1583,10 @@ begin
       insert into durable.signal (shard, id, kind, run_id, task_id, name)
       values (durable.shard(_signal.run_id::text), durable.uuid7(), 'cancel', _signal.run_id, _task, _signal.name);
     end if;
+    _lines := _lines || array(select case when t.lost >= 2 then -t.line else t.line end from durable.task t
+                              where t.task_id = _task and t.state = 'active');
   end loop;
+  return _lines;
 end
 $$;
 -- What a person does to a run that ended: another chance, or a new run from one of its steps.
@@ -1651,48 +1675,88 @@ begin
   return _new;
 end
 $$;
--- Retention: finished runs, old events and old keys, a small batch at a time. Cost is that of the batch.
+-- Retention: finished runs and old events, a small batch at a time. The cost of a batch is its own rows, however
+-- many runs there are. One pruner at a time: whoever comes second gets null.
 
--- prune: up to _limit runs that ended before _before, with all that belongs to them; then as many events that
--- nobody waits for, and keys. Answers how many rows of each went; call again while it is not zero.
-create or replace function durable.prune(_before timestamptz, _limit int default 500) returns table (runs int, events int, keys int)
-language plpgsql set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
+-- prune_runs: up to _limit runs that ended in [_after, _before), oldest first, with all that belongs to them and
+-- their keys. A run with a task that still goes on stays. _after is where the last batch ended: it skips index
+-- entries that no vacuum has removed yet. Locks: the run's rows (skip locked).
+create or replace function durable.prune_runs(
+  _before timestamptz, _limit int default 500, _after timestamptz default '-infinity',
+  out pruned int, out reached timestamptz, out keys int)
+language plpgsql set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off as $$
 declare
   _old uuid[];
 begin
-  _old := array(
-    select t.task_id from durable.task t
-    where t.parent_id is null and t.finished_at is not null and t.finished_at < _before
-    order by t.finished_at limit _limit for update skip locked);
-  runs := cardinality(_old);
-  if runs > 0 then
+  if not pg_try_advisory_xact_lock(1146442307, 0) then
+    return;
+  end if;
+  select array_agg(o.task_id), max(o.finished_at) into _old, reached from (
+    select t.task_id, t.finished_at from durable.task t
+    where t.parent_id is null and t.finished_at is not null and t.finished_at >= _after and t.finished_at < _before
+      and not exists (select from durable.task c
+                      where c.run_id = t.task_id and c.parent_id is not null and c.finished_at is null)
+    order by t.finished_at limit _limit for update of t skip locked) o;
+  pruned := coalesce(cardinality(_old), 0);
+  keys := 0;
+  if pruned > 0 then
     delete from durable.journal j where j.run_id = any (_old);
     delete from durable.value v where v.run_id = any (_old);
     delete from durable.log l where l.run_id = any (_old);
     delete from durable.progress p where p.run_id = any (_old);
     delete from durable.wait w where w.run_id = any (_old);
     delete from durable.delivery d where d.run_id = any (_old);
-    delete from durable.task t where t.run_id = any (_old) and t.parent_id is not null and t.finished_at is not null;
+    delete from durable.task t where t.run_id = any (_old) and t.parent_id is not null;
     delete from durable.task t where t.task_id = any (_old);
+    delete from durable.once o where o.id = any (_old);
+    get diagnostics keys = row_count;
   end if;
-  with d as (
-    delete from durable.event e where (e.name, e.event_id) in (
-      select o.name, o.event_id from durable.event o
-      where o.emitted_at < _before
-        and not exists (select from durable.wait w where w.name = o.name)
-        and not exists (select from durable.signal g where g.shard = durable.shard(o.name) and g.name = o.name)
-      order by o.emitted_at limit _limit)
-    returning 1)
-  select count(*) into events from d;
-  with d as (
-    delete from durable.once c where (c.scope, c.key) in (
-      select o.scope, o.key from durable.once o where o.created_at < _before
-        and not exists (select from durable.task t where t.task_id = o.id)
-      order by o.created_at limit _limit)
-    returning 1)
-  select count(*) into keys from d;
-  return next;
 end
+$$;
+
+-- prune_events: up to _limit events emitted in [_after, _before), oldest first, and their keys. An event that a
+-- pass still has to look at stays; a wait that is open without a signal has looked at every older event already.
+create or replace function durable.prune_events(
+  _before timestamptz, _limit int default 500, _after timestamptz default '-infinity',
+  out pruned int, out reached timestamptz, out keys int)
+language plpgsql set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off as $$
+declare
+  _busy text[];
+  _old  uuid[];
+begin
+  if not pg_try_advisory_xact_lock(1146442307, 0) then
+    return;
+  end if;
+  pruned := 0;
+  keys := 0;
+  -- A backlog of signals is worked off first.
+  if (select count(*) from (select from durable.signal limit 1000) s) >= 1000 then
+    return;
+  end if;
+  _busy := array(
+    select g.name from durable.signal g where g.kind = 'event'
+    union
+    select w.name from durable.signal g
+    join durable.wait w on w.run_id = g.run_id and w.task_id = g.task_id and w.key = g.name
+    where g.kind = 'wait' and w.name is not null);
+  with o as materialized (
+    select e.name, e.event_id, e.emitted_at from durable.event e
+    where e.emitted_at >= _after and e.emitted_at < _before and e.name <> all (_busy)
+    order by e.emitted_at limit _limit
+  ), d as (
+    delete from durable.event e using o where e.name = o.name and e.event_id = o.event_id
+    returning e.event_id, o.emitted_at
+  )
+  select array_agg(d.event_id), max(d.emitted_at), count(*) into _old, reached, pruned from d;
+  delete from durable.once o where o.id = any (_old);
+  get diagnostics keys = row_count;
+end
+$$;
+
+-- prune: one batch of each, for a person with psql. Call again while it does not answer zeros.
+create or replace function durable.prune(_before timestamptz, _limit int default 500) returns table (runs int, events int, keys int)
+language sql as $$
+  select r.pruned, e.pruned, r.keys + e.keys from durable.prune_runs(_before, _limit) r, durable.prune_events(_before, _limit) e
 $$;
 -- Views for people and programs that look: psql, the command, the API.
 

@@ -21,6 +21,7 @@ from durable.embedded import EmbeddedPostgres
 from durable.errors import EmbeddedPostgresError
 from durable.ids import uuid7
 from durable.migrate import migrate
+from durable.testing.recycling import fingerprint, recycle
 
 # Tests need no durability of the machine, only of the processes: a killed server still recovers what it was told.
 FAST = {"fsync": "off", "full_page_writes": "off", "max_connections": "300"}
@@ -32,22 +33,43 @@ class Databases:
     def __init__(self, server: str):
         self._server = server
         self._template = f"durable_template_{os.getpid()}_{uuid7()[-12:]}"
+        self._fresh: dict[str, tuple[object, ...]] = {}
+        self._idle: list[str] = []
 
     def prepare(self) -> None:
         self._admin("create database {}", self._template)
         migrate(self.url(self._template))
 
     def create(self) -> str:
-        """The DSN of a fresh, migrated database."""
+        """The DSN of a fresh, migrated database: one that was used and emptied, or a new copy of the template."""
         name = f"durable_test_{uuid7().replace('-', '')}"
-        self._admin("create database {} template {}", name, self._template)
+        if self._idle:
+            # Under a new name: whoever was left behind by the last test does not find it again.
+            used = self._idle.pop()
+            self._admin("alter database {} rename to {}", used, name)
+            self._fresh[name] = self._fresh.pop(used)
+        else:
+            self._admin("create database {} template {}", name, self._template)
+            self._fresh[name] = fingerprint(self.url(name))
+        return self.url(name)
+
+    def create_empty(self) -> str:
+        """The DSN of a fresh database without the store."""
+        name = f"durable_test_{uuid7().replace('-', '')}"
+        self._admin("create database {}", name)
         return self.url(name)
 
     def drop(self, dsn: str) -> None:
-        self._admin("drop database if exists {} with (force)", str(psycopg.conninfo.conninfo_to_dict(dsn)["dbname"]))
+        """Give a database up; it may be emptied and used again."""
+        name = str(psycopg.conninfo.conninfo_to_dict(dsn)["dbname"])
+        if name in self._fresh and recycle(dsn, self._fresh[name]):
+            self._idle.append(name)
+        else:
+            self._admin("drop database if exists {} with (force)", name)
 
     def close(self) -> None:
-        self._admin("drop database if exists {} with (force)", self._template)
+        for name in (*self._idle, self._template):
+            self._admin("drop database if exists {} with (force)", name)
 
     def url(self, name: str) -> str:
         return make_conninfo(self._server, dbname=name)
