@@ -48,11 +48,13 @@ class Served(NamedTuple):
 
 
 class Want(NamedTuple):
-    """One claim to be sent: how many tasks, from which lines (JSON), and whether the one will run alone."""
+    """One claim to be sent: how many tasks, from which lines (JSON), whether the one will run alone, and which hints
+    it follows."""
 
     number: int
     lines: bytes | None
     alone: bool
+    hints: int = 0
 
 
 NOTHING = Want(0, None, False)
@@ -65,6 +67,8 @@ class ClaimDesk:
         self._slots = slots
         self._lines: dict[int, Served] = {}
         self._hot: set[int] = set()
+        self._hints = 0
+        self._hinted: dict[int, int] = {}  # the number of the last hint about a line
         self._horizon: dict[int, tuple[int, float]] = {}
         self._asked = 0
         self._asked_alone = False
@@ -93,8 +97,10 @@ class ClaimDesk:
     def heat(self, lines: set[int]) -> bool:
         """These lines have work; true if one of them is ours."""
         ours = {line for line in lines if line in self._lines}
+        self._hints += 1
         for line in ours:
             self._horizon.pop(line, None)
+            self._hinted[line] = self._hints
         self._hot |= ours
         solo = any(-line in self._lines for line in lines)
         if solo:
@@ -102,8 +108,7 @@ class ClaimDesk:
         return solo or bool(ours)
 
     def heat_all(self) -> None:
-        self._hot = set(self._lines)
-        self._horizon.clear()
+        self.heat(set(self._lines))
 
     def solo_waits(self) -> None:
         """A task that must run alone is ready: stop filling slots for a while."""
@@ -122,7 +127,7 @@ class ClaimDesk:
         if wanted <= 0 or not self._hot:
             return NOTHING
         self._asked += wanted
-        return Want(wanted, orjson.dumps([self._start_of(line) for line in self._hot]), False)
+        return Want(wanted, orjson.dumps([self._start_of(line) for line in self._hot]), False, self._hints)
 
     def answered(self, want: Want, rows: list[Any] | None) -> list[Claimed]:
         """Take in the answer to a claim."""
@@ -136,7 +141,8 @@ class ClaimDesk:
             return claimed
         self._asked -= want.number
         if len(claimed) < want.number:
-            self._hot.clear()
+            # What was hinted while the claim was on its way is not answered by it.
+            self._hot = {line for line in self._hot if self._hinted[line] > want.hints}
             self._horizon.clear()
             return claimed
         for task in reversed(claimed):

@@ -30,6 +30,9 @@ from durable.start import Start, input_of, row_of
 from durable.store import check_store
 from durable.workflow import Workflow
 
+# Between two tries of a read whose connection broke: a database needs a moment to come back.
+_RESTS = (0.0, 0.1, 0.5, 1.0, 2.0, 4.0)
+
 START = "select asked::text, run_id::text from durable.start_runs(%s::json)"
 
 
@@ -302,12 +305,17 @@ class Durable:
             raise refusal(exc) from None
 
     async def _fetch(self, sql: str, params: Any) -> list[dict[str, Any]]:
-        try:
-            async with self._connection() as own:
-                cursor = own.cursor(row_factory=dict_row)
-                return list(await (await cursor.execute(sql, params)).fetchall())
-        except psycopg.Error as exc:
-            raise refusal(exc) from None
+        """Read. A broken connection is asked again on another one for a while: nothing here changes by being asked."""
+        for rest in (*_RESTS, None):
+            try:
+                async with self._connection() as own:
+                    cursor = own.cursor(row_factory=dict_row)
+                    return list(await (await cursor.execute(sql, params)).fetchall())
+            except psycopg.Error as exc:
+                if rest is None or not isinstance(exc, psycopg.OperationalError):
+                    raise refusal(exc) from None
+                await asyncio.sleep(rest)
+        raise AssertionError("unreachable")
 
     def _connection(self) -> Any:
         if self._pool is None:

@@ -62,7 +62,7 @@ class Completions:
                 async with asyncio.timeout(self.POLL):
                     await self._wake.wait()
             self._wake.clear()
-            # A database that is away for a while is asked again at the next look.
+            # A database that is away for longer is asked again at the next look.
             with contextlib.suppress(StoreUnavailable, psycopg.OperationalError, NoSuchRun):
                 for run_id in await self._finished(list(self._waiting)) if self._waiting else ():
                     self._resolve(run_id)

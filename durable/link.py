@@ -61,6 +61,7 @@ class Link:
         self._waiter: asyncio.Future[pq.abc.PGresult] | None = None
         self._last: pq.abc.PGresult | None = None
         self._loop.add_reader(self._fd, self._readable)
+        self._prepared = 0
         self.calls = 0
 
     @classmethod
@@ -84,7 +85,9 @@ class Link:
         await self._connection.close()
 
     async def _prepare(self, sql: str) -> bytes:
-        name = b"d%d" % len(self._names)
+        # Never a name again whose preparation was cancelled half-way: the server may know it.
+        self._prepared += 1
+        name = b"d%d" % self._prepared
         self._pg.send_prepare(name, sql.encode())
         await self._answer()
         self._names[sql] = name

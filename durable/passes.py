@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -50,6 +51,7 @@ class Passer:
         self._next_timer: float | None = None
         self._wake = asyncio.Event()
         self._wake.set()
+        self._swept_at = time.monotonic()
         self.passes = 0
 
     def hint(self, shards: set[int] | frozenset[int]) -> None:
@@ -64,15 +66,15 @@ class Passer:
 
     async def run(self) -> None:
         while True:
-            swept = False
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._rest()):
                     await self._wake.wait()
-                    swept = True
-            if not swept and not self._timer_due():
+            self._wake.clear()
+            if self._until_sweep() <= 0:
+                # By the clock, also while hints keep coming: a lost one is found no later for that.
+                self._swept_at = time.monotonic()
                 self._shards |= ALL_SHARDS
                 self._sweep()
-            self._wake.clear()
             try:
                 if self._shards or self._timer_due():
                     await self.run_once()
@@ -119,8 +121,11 @@ class Passer:
     def _timer_due(self) -> bool:
         return self._next_timer is not None and self._next_timer <= self._clock.now()
 
+    def _until_sweep(self) -> float:
+        return self._swept_at + self._interval() - time.monotonic()
+
     def _rest(self) -> float:
-        rest = self._interval()
+        rest = max(0.0, self._until_sweep())
         if self._next_timer is not None:
             rest = min(rest, max(0.0, self._next_timer - self._clock.now()))
         return rest

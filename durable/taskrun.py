@@ -21,6 +21,8 @@ from durable.writer import Entry, Json, RecordRefused
 
 log = structlog.get_logger("durable.task")
 
+_REST_AFTER_ERROR = 1.0
+
 # Records of the cleanup stand apart from those of the body: a cancelled run never replays its body.
 CLEANUP = "cleanup/"
 
@@ -94,6 +96,12 @@ class TaskRun:
             return
         except RecordRefused as exc:
             self._refused(exc)
+            return
+        except Exception as exc:
+            # Ours, not the workflow's: the task must not stay held by nobody.
+            log.error("a task could not be run and is given back", task=self.task_id, exc_info=exc)
+            await asyncio.sleep(_REST_AFTER_ERROR)
+            self._give_back()
             return
         self._finish(end)
 

@@ -132,6 +132,7 @@ class Term:
         if not self._desk.open:
             return
         self._desk.open = False
+        log.info("draining", worker=self.worker_id, tasks=len(self._running))
         for run in list(self._parked.values()):
             run.abandon()
         self._parked.clear()

@@ -1,29 +1,39 @@
-"""A worker as a process of its own: `python -m tests.faults.worker_process DSN`; settings come from the environment.
-
-It prints "ready" once it has registered itself.
-"""
+"""A worker as a process of its own, to be killed. Its log goes to a file."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
+from typing import Any, NamedTuple
 
 import structlog
 
-from durable import Worker
+from durable import Settings, Worker, faults
 from tests.faults import workload
 
 
-async def main(dsn: str) -> None:
-    worker = Worker(dsn, workload.ALL)
-    worker.stop_on_signals()
-    running = asyncio.create_task(worker.run())
-    ready = asyncio.create_task(worker.ready())
-    await asyncio.wait([running, ready], return_when=asyncio.FIRST_COMPLETED)
-    print("ready", flush=True)
-    await running
+class Order(NamedTuple):
+    """What a worker process is to do."""
+
+    dsn: str
+    world: str
+    log: str
+    fault: str | None
+    settings: dict[str, Any]
 
 
-if __name__ == "__main__":
+def serve(order: Order) -> None:
+    """The process's main function."""
+    os.dup2(os.open(order.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND), 2)
+    os.dup2(2, 1)
+    os.environ["FAULTS_WORLD"] = order.world
     structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
-    asyncio.run(main(sys.argv[1]))
+    faults.arm(order.fault)
+    asyncio.run(_work(order))
+
+
+async def _work(order: Order) -> None:
+    worker = Worker(order.dsn, workload.ALL, settings=Settings(**order.settings))
+    worker.stop_on_signals()
+    await worker.run()

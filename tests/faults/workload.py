@@ -57,6 +57,14 @@ def book_in_thread(connection: psycopg.Connection, value: int) -> int:
     return value + 1
 
 
+async def book_slowly(connection: psycopg.AsyncConnection, seconds: float) -> float:
+    """Stays inside its transaction for a while."""
+    info = current_step()
+    await connection.execute(BOOK, (info.task_id, info.name, os.getpid()))
+    await asyncio.sleep(seconds)
+    return seconds
+
+
 # -------------------------------------------------------------------- workflows
 
 
@@ -87,6 +95,12 @@ async def ledger(ctx: DurableContext, n: int) -> int:
     n = await ctx.step("act", act, n)
     n = await ctx.transaction("book", book_in_thread, n)
     return int(await ctx.transaction("book", book, n))
+
+
+@workflow
+async def slow_ledger(ctx: DurableContext, seconds: float) -> float:
+    await ctx.step("act", act, 0)
+    return float(await ctx.transaction("book", book_slowly, seconds))
 
 
 @workflow
@@ -167,6 +181,14 @@ async def exclusive(ctx: DurableContext, n: int) -> int:
     return int(await ctx.step("act", act, n))
 
 
+@workflow(max_active_runs=2)
+async def hoards(ctx: DurableContext, n: int) -> int:
+    """Keeps its slot for an hour, if asked to."""
+    await ctx.step("act", act, n)
+    await ctx.sleep(3600 * n)
+    return n
+
+
 async def tidy(ctx: DurableContext, **_: Any) -> None:
     """A cleanup that takes steps, a sleep and a transaction."""
     await ctx.step("tidy", act, 0)
@@ -202,8 +224,8 @@ async def orphaned(ctx: DurableContext, n: int) -> list[Any]:
     """A branch that never stops of its own will beside one that sleeps."""
 
     async def busy() -> None:
-        for number in range(1_000_000):
-            await ctx.step("busy", linger, 0.01 + 0 * number)
+        while True:
+            await ctx.step("busy", linger, 0.01)
 
     return await ctx.gather(busy(), ctx.sleep(3600))
 
@@ -223,5 +245,5 @@ async def killer(ctx: DurableContext, n: int) -> int:
 
 ALL = [
     chain, flaky, sleeper, ledger, careful, listens, speaks, impatient, family, branches, narrow, exclusive,
-    endless, restless, late, orphaned, long_step, killer,
+    endless, restless, late, orphaned, long_step, killer, slow_ledger, hoards,
 ]  # fmt: skip
