@@ -98,13 +98,9 @@ class WorkflowBuilder:
         """Add the emission of an event."""
         return self._add(EmitEventOperator, task_id, kwargs, event_name=event_name)
 
-    def wait_for_event(
-        self, task_id: str, event_name: str, timeout_seconds: int | None = None, **kwargs: Any
-    ) -> Self:
+    def wait_for_event(self, task_id: str, event_name: str, timeout_seconds: int | None = None, **kwargs: Any) -> Self:
         """Add a wait for an event."""
-        return self._add(
-            WaitForEventOperator, task_id, kwargs, event_name=event_name, timeout_seconds=timeout_seconds
-        )
+        return self._add(WaitForEventOperator, task_id, kwargs, event_name=event_name, timeout_seconds=timeout_seconds)
 
     def switch(
         self, task_id: str, switch_on: str, cases: dict[str, str], default: str | None = None, **kwargs: Any
@@ -112,9 +108,7 @@ class WorkflowBuilder:
         """Add a choice among tasks by a value's text; the tasks are added on their own."""
         return self._add(SwitchOperator, task_id, kwargs, switch_on=switch_on, cases=cases, default=default)
 
-    def join(
-        self, task_id: str, join_tasks: list[str], join_mode: JoinMode = JoinMode.ALL_OF, **kwargs: Any
-    ) -> Self:
+    def join(self, task_id: str, join_tasks: list[str], join_mode: JoinMode = JoinMode.ALL_OF, **kwargs: Any) -> Self:
         """Add a wait for tasks by a mode; it follows those tasks, and not the one added before it."""
         if not kwargs.keys() & {"dependencies", "depends_on"}:
             kwargs["dependencies"] = []
@@ -129,9 +123,7 @@ class WorkflowBuilder:
         **kwargs: Any,
     ) -> Self:
         """Add the end of the run."""
-        return self._add(
-            TerminateOperator, task_id, kwargs, status=status, result=result or {}, reason=reason
-        )
+        return self._add(TerminateOperator, task_id, kwargs, status=status, result=result or {}, reason=reason)
 
     def child_workflow(
         self,
@@ -160,9 +152,7 @@ class WorkflowBuilder:
 
     # Control flow
 
-    def condition(
-        self, task_id: str, condition: str, if_true: Branch, if_false: Branch, **kwargs: Any
-    ) -> Self:
+    def condition(self, task_id: str, condition: str, if_true: Branch, if_false: Branch, **kwargs: Any) -> Self:
         """Add a choice between two branches, either of which may be empty."""
         true = self._built(f"{task_id}_true", if_true)
         false = self._built(f"{task_id}_false", if_false)
@@ -195,9 +185,7 @@ class WorkflowBuilder:
         """Add a loop that goes on while a condition holds."""
         return self._loop(WhileOperator, task_id, loop_body, kwargs, condition=condition)
 
-    def _loop(
-        self, kind: type[BaseOperator], task_id: str, body: Branch, fields: dict[str, Any], **own: Any
-    ) -> Self:
+    def _loop(self, kind: type[BaseOperator], task_id: str, body: Branch, fields: dict[str, Any], **own: Any) -> Self:
         built = self._built(f"{task_id}_loop", body)
         tasks = list(built.workflow.tasks.values())
         for task in tasks:

@@ -54,9 +54,7 @@ class Fault:
 
 def invalid(title: str, faults: Sequence[Fault]) -> ValidationError:
     """The error that carries all of `faults`, in the order they stand in the document."""
-    return ValidationError.from_exception_data(
-        title, [_detail(fault) for fault in sorted(faults, key=_order)]
-    )
+    return ValidationError.from_exception_data(title, [_detail(fault) for fault in sorted(faults, key=_order)])
 
 
 def faults_of(error: ValidationError) -> list[Fault]:

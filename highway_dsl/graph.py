@@ -130,9 +130,7 @@ def enclosing_loops(tasks: Iterable[BaseOperator]) -> dict[str, list[Chain]]:
     found: dict[str, set[Chain]] = {}
     for operator, chain in walk(tasks):
         found.setdefault(operator.task_id, set()).add(chain)
-    return {
-        task_id: sorted(chains, key=lambda chain: (-len(chain), chain)) for task_id, chains in found.items()
-    }
+    return {task_id: sorted(chains, key=lambda chain: (-len(chain), chain)) for task_id, chains in found.items()}
 
 
 def walk(tasks: Iterable[BaseOperator], chain: Chain = ()) -> Iterator[tuple[BaseOperator, Chain]]:

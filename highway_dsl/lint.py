@@ -39,11 +39,7 @@ def _task(each: Located) -> Iterator[Fault]:
         if getattr(task, field) == task.task_id:
             hint = "call on_success and on_failure right after the task they belong to"
             yield Fault("own_callback", f"{field} names the task itself", (*loc, field), task.task_id, hint)
-    if (
-        isinstance(task, WaitOperator)
-        and isinstance(task.wait_for, timedelta)
-        and task.wait_for < timedelta(0)
-    ):
+    if isinstance(task, WaitOperator) and isinstance(task.wait_for, timedelta) and task.wait_for < timedelta(0):
         yield Fault("no_wait", "waits for a time that is over", (*loc, "wait_for"), task.task_id)
 
 

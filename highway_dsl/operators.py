@@ -76,9 +76,7 @@ def _refuse(value: object) -> None:
 Refused: TypeAlias = Annotated[Any, BeforeValidator(_refuse), Field(exclude=True, repr=False)]
 
 
-def quiet(
-    model: BaseModel, data: dict[str, Any], names: tuple[str, ...], kept: tuple[str, ...] = ()
-) -> dict[str, Any]:
+def quiet(model: BaseModel, data: dict[str, Any], names: tuple[str, ...], kept: tuple[str, ...] = ()) -> dict[str, Any]:
     """`data` with the fields in `names` moved to its end, and left out (but `kept`) if they say nothing."""
     for name in names:
         if name in data:
@@ -96,9 +94,7 @@ class BaseOperator(BaseModel, ABC):
 
     task_id: str
     operator_type: OperatorType
-    dependencies: list[str] = Field(
-        default_factory=list, validation_alias=AliasChoices("dependencies", "depends_on")
-    )
+    dependencies: list[str] = Field(default_factory=list, validation_alias=AliasChoices("dependencies", "depends_on"))
     retry_policy: RetryPolicy | None = None
     timeout_policy: TimeoutPolicy | None = None
     metadata: dict[str, Any] = Field(default_factory=dict)
@@ -198,9 +194,7 @@ class EmitEventOperator(BaseOperator):
 class WaitForEventOperator(BaseOperator):
     """Waits for a named event."""
 
-    operator_type: Literal[OperatorType.WAIT_FOR_EVENT] = Field(
-        default=OperatorType.WAIT_FOR_EVENT, frozen=True
-    )
+    operator_type: Literal[OperatorType.WAIT_FOR_EVENT] = Field(default=OperatorType.WAIT_FOR_EVENT, frozen=True)
     event_name: str
     timeout_seconds: int | None = Field(default=None, ge=0)
 
@@ -237,9 +231,7 @@ class ChildWorkflowOperator(BaseOperator):
     Each of `children` names a `workflow_name` and may give its `inputs`.
     """
 
-    operator_type: Literal[OperatorType.CHILD_WORKFLOW] = Field(
-        default=OperatorType.CHILD_WORKFLOW, frozen=True
-    )
+    operator_type: Literal[OperatorType.CHILD_WORKFLOW] = Field(default=OperatorType.CHILD_WORKFLOW, frozen=True)
     children: dict[str, dict[str, Any]] = Field(default_factory=dict)
     timeout_seconds: int | None = Field(default=None, ge=0)
 

@@ -144,9 +144,7 @@ class Workflow(BaseModel):
         """Everything that is wrong with the workflow as it is now."""
         _, found = examine(type(self), self.model_dump(warnings=False))
         if isinstance(self.start_date, str):
-            found.append(
-                Fault("start_date", f"start_date is a datetime, not {self.start_date!r}", ("start_date",))
-            )
+            found.append(Fault("start_date", f"start_date is a datetime, not {self.start_date!r}", ("start_date",)))
         return found
 
     def check(self) -> Self:

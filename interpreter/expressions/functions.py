@@ -32,9 +32,7 @@ _KEPT_FILTERS: Final = _words("""
 # Some filters do not look at the items at all, some call a function for each.
 _ITEMS_PER_STEP: Final = {
     **dict.fromkeys(_words("count d default first float int last length round"), sys.maxsize),
-    **dict.fromkeys(
-        _words("dictsort groupby map max min reject rejectattr select selectattr sort sum unique"), 4
-    ),
+    **dict.fromkeys(_words("dictsort groupby map max min reject rejectattr select selectattr sort sum unique"), 4),
 }
 _KEPT_TESTS: Final = _words("""
     boolean defined divisibleby eq equalto even false float ge gt greaterthan in integer iterable le lessthan

@@ -42,9 +42,7 @@ def attempt_settled(walk: Walk, frame: Frame, i: int, node: Attempt, kid: Frame,
     fail_owner(walk, frame, i, error)
 
 
-def _open_handler(
-    walk: Walk, frame: Frame, i: int, node: Attempt, position: int, error: dict[str, Any]
-) -> None:
+def _open_handler(walk: Walk, frame: Frame, i: int, node: Attempt, position: int, error: dict[str, Any]) -> None:
     handler = node.handlers[position]
     frame.data[i]["decision"] = {"handler": position, "saw": {"error": error.get("type")}}
     walk.tell(frame, i, "handler", frame.data[i]["decision"])

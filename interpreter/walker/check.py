@@ -126,9 +126,7 @@ def _check_edge(plan: Plan, edge: Edge, nodes: dict[str, Node], in_region: bool)
 def _is_label(source: Node, label: str | None) -> bool:
     if not isinstance(source, Choose):
         return False
-    return label is not None and (
-        label == source.default or any(case.label == label for case in source.cases)
-    )
+    return label is not None and (label == source.default or any(case.label == label for case in source.cases))
 
 
 def _check_entry(plan: Plan, edge: Edge, nodes: dict[str, Node], name: str) -> Iterator[Fault]:
@@ -233,9 +231,7 @@ def _check_final(plan: Plan) -> Iterator[Fault]:
 
 
 def _check_recursion(plan: Plan) -> Iterator[Fault]:
-    bodies = {
-        name: {body for node in graph.nodes for body in node.bodies()} for name, graph in plan.graphs.items()
-    }
+    bodies = {name: {body for node in graph.nodes for body in node.bodies()} for name, graph in plan.graphs.items()}
     stuck = [name for name in bodies if name not in _freed(bodies)]
     if stuck:
         yield _fault("these graphs open frames of themselves: " + ", ".join(stuck))

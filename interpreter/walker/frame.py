@@ -53,9 +53,7 @@ class Frame:
         "vars",
     )
 
-    def __init__(
-        self, key: str, layout: Layout, parent: Frame | None = None, owner: int = -1, slot: int = 0
-    ) -> None:
+    def __init__(self, key: str, layout: Layout, parent: Frame | None = None, owner: int = -1, slot: int = 0) -> None:
         self.key = key
         self.prefix = key + "/" if key else ""
         self.layout = layout

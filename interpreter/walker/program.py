@@ -185,12 +185,8 @@ class Program:
         node = whole.nodes[position].model_copy(update={"join": "all", "trigger": "all_success"})
         edges = self.plan.graphs[graph].edges
         arcs = [(arc.index, edges[arc.index]) for arc in whole.arcs[position]]
-        exits = tuple(
-            Edge(source=node.id, kind="arc", when=arc.when, args=arc.args, exit=str(at)) for at, arc in arcs
-        )
-        alone = Graph.model_construct(
-            nodes=(node,), edges=exits, entries=(node.id,), writes="through", result=()
-        )
+        exits = tuple(Edge(source=node.id, kind="arc", when=arc.when, args=arc.args, exit=str(at)) for at, arc in arcs)
+        alone = Graph.model_construct(nodes=(node,), edges=exits, entries=(node.id,), writes="through", result=())
         return Layout(f"{graph}:{position}", alone)
 
     def unit(self, alone: Layout) -> Layout:

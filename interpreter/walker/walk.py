@@ -94,9 +94,7 @@ class Walk:
         if self.trace is not None:
             self.trace(frame.path(i), NAMES[status])
 
-    def open_frame(
-        self, parent: Frame | None, owner: int, layout: Layout, key: str, slot: int, role: Role
-    ) -> Frame:
+    def open_frame(self, parent: Frame | None, owner: int, layout: Layout, key: str, slot: int, role: Role) -> Frame:
         """A fresh frame; its nodes are looked at once the caller gave it names and called `begin`."""
         frame = Frame(key, layout, parent, owner, slot)
         frame.role = role

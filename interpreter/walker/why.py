@@ -89,15 +89,11 @@ def _edge_view(frame: Frame, edge: EdgeInfo) -> dict[str, str]:
 
 def _sources(frame: Frame, i: int, *states: str, gates: bool | None = None) -> list[EdgeInfo]:
     edges = frame.layout.ins[i]
-    return [
-        edge for edge in edges if frame.edges[edge.index] in states and (gates is None or edge.gate == gates)
-    ]
+    return [edge for edge in edges if frame.edges[edge.index] in states and (gates is None or edge.gate == gates)]
 
 
 def _listed(frame: Frame, edges: list[EdgeInfo]) -> str:
-    names = dict.fromkeys(
-        f"{frame.layout.ids[edge.source]} ({NAMES[frame.status[edge.source]]})" for edge in edges
-    )
+    names = dict.fromkeys(f"{frame.layout.ids[edge.source]} ({NAMES[frame.status[edge.source]]})" for edge in edges)
     return ", ".join(names)
 
 

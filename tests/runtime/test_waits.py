@@ -238,11 +238,11 @@ async def test_concurrent_branches_replay_in_their_recorded_order(runtime: Runti
 
         await ctx.gather(branch("a", [0.02, 0.001]), branch("b", [0.001, 0.03]), branch("c", [0.01, 0.01]))
         orders.append(list(order))
-        await ctx.sleep(0.01)
+        await ctx.sleep(60)
         return order
 
     await runtime.work(racing, kept_continuations=0)
-    result = await runtime.run(racing)
+    result = await runtime.run_skipping(racing)
     assert all(order == result for order in orders)
     assert len(orders) >= 2
 

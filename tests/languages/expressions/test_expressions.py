@@ -122,9 +122,7 @@ def test_a_condition_is_one_expression_over_values(condition, holds):
     assert evaluate(condition, "condition") is holds
 
 
-@pytest.mark.parametrize(
-    "source", ["{{ a", "{{ a) or (b }} > 1", "{{ }} > 1", "n >", "n > 1 2", "_hole_0 > 1"]
-)
+@pytest.mark.parametrize("source", ["{{ a", "{{ a) or (b }} > 1", "{{ }} > 1", "n >", "n > 1 2", "_hole_0 > 1"])
 def test_what_does_not_parse_is_refused_when_compiled(source):
     """A broken expression is the author's fault and is found before anything runs."""
     with pytest.raises(TemplateError):

@@ -14,15 +14,11 @@ EVERY_PROGRAM = settings(
 )
 TEXT = st.one_of(
     st.sampled_from(["", "yes", "no", "1e3", "0o17", "null", "~", "2025-01-01", "{{x}}", "{{a.b}} > 0.8"]),
-    st.sampled_from(
-        ["1_000", "-.5", "12:30:45", "0x1F", " lead", "a: b", "# no", "multi\nline\n", "é\U0001f600"]
-    ),
+    st.sampled_from(["1_000", "-.5", "12:30:45", "0x1F", " lead", "a: b", "# no", "multi\nline\n", "é\U0001f600"]),
     st.text(st.characters(exclude_categories=("Cs", "Cc")), max_size=12),
 )
 VALUES = st.recursive(
-    st.one_of(
-        st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False, allow_infinity=False), TEXT
-    ),
+    st.one_of(st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False, allow_infinity=False), TEXT),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
     max_leaves=5,
 )
@@ -58,9 +54,7 @@ AFTER = st.lists(
     st.one_of(
         RETRY.map(lambda fields: ["retry", fields]),
         TIMEOUT.map(lambda fields: ["timeout", fields]),
-        st.sampled_from(
-            [["on_success", {"success_task_id": "good"}], ["on_failure", {"failure_task_id": "bad"}]]
-        ),
+        st.sampled_from([["on_success", {"success_task_id": "good"}], ["on_failure", {"failure_task_id": "bad"}]]),
     ),
     max_size=2,
 )
@@ -69,9 +63,7 @@ AFTER = st.lists(
 ROUTERS = ("condition", "switch")
 
 
-def _step(
-    do: str, own: dict[str, Any], more: dict[str, Any] | None = None, **inner: Any
-) -> st.SearchStrategy[Any]:
+def _step(do: str, own: dict[str, Any], more: dict[str, Any] | None = None, **inner: Any) -> st.SearchStrategy[Any]:
     return st.fixed_dictionaries(
         {
             "do": st.just(do),
@@ -93,9 +85,7 @@ LEAVES = st.one_of(
             "result_key": st.just("r"),
         },
     ),
-    _step(
-        "wait", {"wait_for": SECONDS.map(lambda n: {"$seconds": n}) | WHEN.map(lambda t: {"$datetime": t})}
-    ),
+    _step("wait", {"wait_for": SECONDS.map(lambda n: {"$seconds": n}) | WHEN.map(lambda t: {"$datetime": t})}),
     _step("emit_event", {"event_name": TEXT}, {"payload": st.dictionaries(TEXT, VALUES, max_size=2)}),
     _step("wait_for_event", {"event_name": TEXT, "timeout_seconds": st.none() | st.integers(0, 999)}),
 )
@@ -109,9 +99,7 @@ def _composites(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
         _step("parallel", {}, {"timeout": st.integers(1, 99)}, branches=branches),
         _step("foreach", {"items": TEXT}, loop_body=steps),
         _step("while_loop", {"condition": TEXT}, loop_body=steps),
-        _step(
-            "switch", {"switch_on": TEXT, "cases": st.just({"yes": 1, "1": 2, "x": 2}), "default": st.none()}
-        ),
+        _step("switch", {"switch_on": TEXT, "cases": st.just({"yes": 1, "1": 2, "x": 2}), "default": st.none()}),
     )
 
 
@@ -172,6 +160,5 @@ def _cases(step: dict[str, Any], known: list[str]) -> list[Any]:
     step["own"] = {**step["own"], "cases": {"yes": first, "1": second, "x": second}}
     ways = [(first, {"dependencies": [step["id"]]}), (second, {})]
     return [
-        {"do": "task", "id": name, "own": {"function": "c"}, "fields": fields, "after": []}
-        for name, fields in ways
+        {"do": "task", "id": name, "own": {"function": "c"}, "fields": fields, "after": []} for name, fields in ways
     ]

@@ -29,9 +29,7 @@ def section_6_4() -> Workflow:
 
 def section_7_3_emit() -> Workflow:
     builder = WorkflowBuilder("a")
-    builder.emit_event(
-        "notify_completion", event_name="pipeline_a_{{ds}}_done", payload={"status": "success"}
-    )
+    builder.emit_event("notify_completion", event_name="pipeline_a_{{ds}}_done", payload={"status": "success"})
     return builder.build()
 
 

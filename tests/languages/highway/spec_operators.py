@@ -37,9 +37,7 @@ OPERATORS: dict[str, BaseOperator] = {
         if_false="standard_processing",
         dependencies=["validate_data"],
     ),
-    "5.3": WaitOperator(
-        task_id="wait_for_batch", wait_for=timedelta(hours=24), dependencies=["process_data"]
-    ),
+    "5.3": WaitOperator(task_id="wait_for_batch", wait_for=timedelta(hours=24), dependencies=["process_data"]),
     "5.4": ParallelOperator(
         task_id="parallel_processing",
         branches={
@@ -65,9 +63,7 @@ OPERATORS: dict[str, BaseOperator] = {
         task_id="retry_until_success",
         condition="{{qa_results.status}} == 'failed'",
         loop_body=[
-            TaskOperator(
-                task_id="perform_rework", function="rework.fix_issues", args=["{{qa_results.issues}}"]
-            ),
+            TaskOperator(task_id="perform_rework", function="rework.fix_issues", args=["{{qa_results.issues}}"]),
             TaskOperator(
                 task_id="rerun_qa",
                 function="qa.inspect",
@@ -101,14 +97,10 @@ OPERATORS: dict[str, BaseOperator] = {
         dependencies=["fetch_status"],
     ),
     "13.1 task": TaskOperator(task_id="fetch", function="api.fetch", args=["{{url}}"]),
-    "13.1 condition": ConditionOperator(
-        task_id="check", condition="{{score}} > 0.8", if_true="high", if_false="low"
-    ),
+    "13.1 condition": ConditionOperator(task_id="check", condition="{{score}} > 0.8", if_true="high", if_false="low"),
     "13.1 wait": WaitOperator(task_id="wait", wait_for=timedelta(hours=1)),
     "13.1 parallel": ParallelOperator(task_id="parallel", branches={"a": ["t_a"], "b": ["t_b"]}),
     "13.1 foreach": ForEachOperator(task_id="foreach", items="{{data.items}}", loop_body=[]),
     "13.1 emit": EmitEventOperator(task_id="emit", event_name="done", payload={"status": "ok"}),
-    "13.1 wait_for_event": WaitForEventOperator(
-        task_id="wait", event_name="upstream_done", timeout_seconds=3600
-    ),
+    "13.1 wait_for_event": WaitForEventOperator(task_id="wait", event_name="upstream_done", timeout_seconds=3600),
 }

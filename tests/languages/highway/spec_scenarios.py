@@ -43,15 +43,9 @@ def parallel_execution() -> Workflow:
         .parallel(
             "parallel_transform",
             branches={
-                "transform_a": lambda b: b.task(
-                    "t_a", "transform.method_a", args=["{{data}}"], result_key="result_a"
-                ),
-                "transform_b": lambda b: b.task(
-                    "t_b", "transform.method_b", args=["{{data}}"], result_key="result_b"
-                ),
-                "transform_c": lambda b: b.task(
-                    "t_c", "transform.method_c", args=["{{data}}"], result_key="result_c"
-                ),
+                "transform_a": lambda b: b.task("t_a", "transform.method_a", args=["{{data}}"], result_key="result_a"),
+                "transform_b": lambda b: b.task("t_b", "transform.method_b", args=["{{data}}"], result_key="result_b"),
+                "transform_c": lambda b: b.task("t_c", "transform.method_c", args=["{{data}}"], result_key="result_c"),
             },
         )
         .task("aggregate", "aggregate.combine", args=["{{result_a}}", "{{result_b}}", "{{result_c}}"])
@@ -84,9 +78,9 @@ def while_loops() -> Workflow:
         .while_loop(
             "rework_loop",
             condition="{{qa_results.status}} == 'failed'",
-            loop_body=lambda b: b.task(
-                "perform_rework", "rework.fix_issues", args=["{{qa_results.issues}}"]
-            ).task("rerun_qa", "qa.inspect_product", result_key="qa_results"),
+            loop_body=lambda b: b.task("perform_rework", "rework.fix_issues", args=["{{qa_results.issues}}"]).task(
+                "rerun_qa", "qa.inspect_product", result_key="qa_results"
+            ),
         )
         .task("finalize", "production.mark_complete")
         .build()

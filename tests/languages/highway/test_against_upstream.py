@@ -44,9 +44,7 @@ def test_yaml_is_written_to_the_letter_as_by_1_1_0(upstream: Upstream) -> None:
         "do": "task",
         "id": "a",
         "own": {"function": "f"},
-        "fields": {
-            "args": ["{{x}}", "é", "yes", [], {}, None, 1.5, 1e30, "multi\nline\n", "long words " * 30]
-        },
+        "fields": {"args": ["{{x}}", "é", "yes", [], {}, None, 1.5, 1e30, "multi\nline\n", "long words " * 30]},
         "after": [["retry", {"delay": {"$seconds": 90}}], ["timeout", {"timeout": {"$seconds": 34560000}}]],
     }
     program = {"name": "w", "settings": [["add_tags", "x"]], "steps": [step]}

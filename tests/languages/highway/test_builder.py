@@ -61,9 +61,7 @@ def test_depends_on_is_another_word_for_dependencies() -> None:
     """Either may be given, in builders and documents, but not both."""
     builder = WorkflowBuilder("w").task("a", "f").task("b", "f").task("c", "f", depends_on=["a"])
     assert builder.build().tasks["c"].dependencies == ["a"]
-    assert TaskOperator.model_validate(
-        {"task_id": "b", "function": "f", "depends_on": ["a"]}
-    ).dependencies == ["a"]
+    assert TaskOperator.model_validate({"task_id": "b", "function": "f", "depends_on": ["a"]}).dependencies == ["a"]
     with pytest.raises(TypeError, match="same field"):
         builder.task("d", "f", depends_on=["a"], dependencies=["a"])
 
@@ -113,9 +111,7 @@ def test_a_branch_may_return_nothing() -> None:
     def branch(builder: WorkflowBuilder) -> None:
         builder.task("a", "f")
 
-    assert WorkflowBuilder("w").condition("c", "x", branch, lambda b: b).build().tasks["a"].dependencies == [
-        "c"
-    ]
+    assert WorkflowBuilder("w").condition("c", "x", branch, lambda b: b).build().tasks["a"].dependencies == ["c"]
 
 
 def test_a_parallel_lists_everything_in_its_branches() -> None:
@@ -157,9 +153,7 @@ def test_a_loop_has_its_body_inline_and_flat() -> None:
 
 def test_the_first_task_of_a_body_keeps_its_outside_dependencies() -> None:
     """Its list and the loop's id are both there."""
-    built = (
-        WorkflowBuilder("w").task("s", "f").foreach("e", "x", lambda b: b.task("a", "f", dependencies=["s"]))
-    )
+    built = WorkflowBuilder("w").task("s", "f").foreach("e", "x", lambda b: b.task("a", "f", dependencies=["s"]))
     assert built.build().tasks["a"].dependencies == ["s", "e"]
 
 
@@ -182,11 +176,7 @@ def test_nested_loops_are_flattened() -> None:
 
 def test_a_loop_in_a_condition_gets_the_condition_everywhere() -> None:
     """Every task of its body has the condition appended, inline too."""
-    workflow = (
-        WorkflowBuilder("w")
-        .condition("c", "x", lambda b: b.foreach("l", "y", chain("a", "b")), chain())
-        .build()
-    )
+    workflow = WorkflowBuilder("w").condition("c", "x", lambda b: b.foreach("l", "y", chain("a", "b")), chain()).build()
     assert dependencies(workflow) == {"c": [], "l": ["c"], "a": ["l", "c"], "b": ["a", "c"]}
     assert [t.dependencies for t in getattr(workflow.tasks["l"], "loop_body", [])] == [["l", "c"], ["a", "c"]]
 
@@ -217,12 +207,7 @@ def test_retry_is_for_tasks_and_says_so() -> None:
 
 def test_timeout_is_for_any_operator() -> None:
     """A wait for an event can be limited like a task."""
-    built = (
-        WorkflowBuilder("w")
-        .wait_for_event("e", "x")
-        .timeout(timedelta(hours=1), kill_on_timeout=False)
-        .build()
-    )
+    built = WorkflowBuilder("w").wait_for_event("e", "x").timeout(timedelta(hours=1), kill_on_timeout=False).build()
     policy = built.tasks["e"].timeout_policy
     assert policy is not None
     assert (timedelta(hours=1), False) == (policy.timeout, policy.kill_on_timeout)
@@ -255,12 +240,7 @@ def test_a_task_already_named_as_a_handler_is_not_chained() -> None:
     """It is triggered, not reached; the task after it is chained to it all the same."""
     workflow = WorkflowBuilder("w").task("a", "f").on_failure("h").task("h", "f").task("b", "f").build()
     assert dependencies(workflow) == {"a": [], "h": [], "b": ["h"]}
-    inner = (
-        WorkflowBuilder("w")
-        .foreach("l", "x", lambda b: b.task("a", "f").on_failure("h"))
-        .task("h", "f")
-        .build()
-    )
+    inner = WorkflowBuilder("w").foreach("l", "x", lambda b: b.task("a", "f").on_failure("h")).task("h", "f").build()
     assert inner.tasks["h"].dependencies == []
 
 

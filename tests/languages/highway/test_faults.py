@@ -67,9 +67,7 @@ def refused(load: Any, text: str | bytes, file: str | None = None) -> list[Fault
 def test_a_document_is_refused_for_all_its_faults() -> None:
     """Fields, names, references and circles are found together, in the order of the file."""
     found = refused(Workflow.from_yaml, YAML, "flow.yaml")
-    places = [
-        (f.kind, f.task_id, f.position and f.position.line, f.position and f.position.column) for f in found
-    ]
+    places = [(f.kind, f.task_id, f.position and f.position.line, f.position and f.position.column) for f in found]
     assert places == EXPECTED
     assert {"flow.yaml"} == {fault.position.file for fault in found if fault.position}
 
@@ -112,9 +110,7 @@ def test_every_task_has_its_place() -> None:
             written = text.splitlines()[position.line - 1][position.column - 1 :]
             assert re.match(rf'"?{task_id}"?:', written)
         assert document.position("nobody") is None
-    inline = (
-        "name: w\ntasks:\n  l:\n    operator_type: while\n    task_id: l\n    condition: x\n    loop_body:\n"
-    )
+    inline = "name: w\ntasks:\n  l:\n    operator_type: while\n    task_id: l\n    condition: x\n    loop_body:\n"
     inline += "    - operator_type: task\n      task_id: b\n      function: f\n"
     assert Position(8, 7) == Workflow.load_yaml(inline).position("b")
 
@@ -147,9 +143,7 @@ def test_every_task_has_its_place() -> None:
         (Workflow.from_json, "null", "model_type", 1, 1),
     ],
 )
-def test_a_text_that_is_no_document_says_where(
-    load: Any, text: str | bytes, kind: str, line: int, column: int
-) -> None:
+def test_a_text_that_is_no_document_says_where(load: Any, text: str | bytes, kind: str, line: int, column: int) -> None:
     """Syntax errors are validation errors too, with their place."""
     found = refused(load, text)
     assert [(kind, Position(line, column))] == [(fault.kind, fault.position) for fault in found]

@@ -127,12 +127,7 @@ def test_a_handler_inside_the_operator_that_calls_it_is_refused() -> None:
 
 def test_a_join_waits_for_the_tasks_it_names() -> None:
     """Its tasks are edges like dependencies, and it does not follow the task before it."""
-    builder = (
-        WorkflowBuilder("w")
-        .task("a", "f")
-        .task("b", "f", dependencies=[])
-        .join("j", ["a", "b"], JoinMode.ANY_OF)
-    )
+    builder = WorkflowBuilder("w").task("a", "f").task("b", "f", dependencies=[]).join("j", ["a", "b"], JoinMode.ANY_OF)
     workflow = builder.task("after", "f").build()
     assert (workflow.tasks["j"].dependencies, scope(workflow).dependencies("j")) == ([], ["a", "b"])
     workflow.tasks["a"].dependencies.append("after")
@@ -188,9 +183,7 @@ def test_a_join_on_every_case_is_not_doubtful() -> None:
     builder = WorkflowBuilder("w").switch("s", "x", {"1": "p", "2": "q"})
     for name in ("p", "q"):
         builder.task(name, "f", dependencies=["s"])
-    workflow = (
-        builder.task("join", "f", dependencies=["p", "q"]).task("last", "f", dependencies=["s"]).build()
-    )
+    workflow = builder.task("join", "f", dependencies=["p", "q"]).task("last", "f", dependencies=["s"]).build()
     assert workflow.lint() == []
 
 

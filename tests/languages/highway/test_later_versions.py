@@ -103,9 +103,7 @@ def test_a_foreach_may_be_parallel_with_a_cap() -> None:
     """`parallel` and `max_parallel` are kept; a cap alone says nothing and is refused."""
     body: Any = lambda b: b.task("a", "f")  # noqa: E731
     workflow = WorkflowBuilder("w").foreach("l", "x", body, parallel=True, max_parallel=4).build()
-    assert {"parallel": True, "max_parallel": 4}.items() <= yaml.safe_load(workflow.to_yaml())["tasks"][
-        "l"
-    ].items()
+    assert {"parallel": True, "max_parallel": 4}.items() <= yaml.safe_load(workflow.to_yaml())["tasks"]["l"].items()
     assert survives(workflow)
     with pytest.raises(ValidationError, match="max_parallel says nothing"):
         WorkflowBuilder("w").foreach("l", "x", body, max_parallel=4).build()
@@ -207,9 +205,7 @@ def test_a_fault_in_a_branch_kept_apart_has_its_place() -> None:
     """Moving the task does not lose where it was written."""
     text = BRANCHED.replace("dependencies: [x1]", "dependencies: [nobody]")
     line = next(n for n, each in enumerate(text.splitlines(), 1) if "x2: {" in each)
-    with pytest.raises(
-        ValidationError, match=f"line {line}, column 11: task 'x2': dependencies: there is no task"
-    ):
+    with pytest.raises(ValidationError, match=f"line {line}, column 11: task 'x2': dependencies: there is no task"):
         Workflow.from_yaml(text)
 
 
@@ -225,9 +221,7 @@ def test_a_construct_that_nothing_carries_out_is_refused_by_name(construct: str)
     """Set, it is refused at its place; in its empty form it is let through."""
     name = construct.split(":")[0]
     text = f"name: w\ntasks:\n  a: {{operator_type: task, task_id: a, function: f,\n    {construct}}}"
-    with pytest.raises(
-        ValidationError, match=f"line 4, column 5: task 'a': {name}: a construct of highway-dsl 2.x"
-    ):
+    with pytest.raises(ValidationError, match=f"line 4, column 5: task 'a': {name}: a construct of highway-dsl 2.x"):
         Workflow.from_yaml(text)
     assert name not in WorkflowBuilder("w").task("a", "f", **{name: None}).build().to_yaml()
 

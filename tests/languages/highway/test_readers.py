@@ -85,9 +85,7 @@ def test_json_that_the_standard_library_refuses_is_refused(text: str) -> None:
 
 def test_anchors_merges_and_keys() -> None:
     """Aliases are copies, merges do not override, and every key is text."""
-    text = (
-        "a: &a {x: 1, y: [1]}\nb: {<<: *a, x: 2}\nc: {<<: [*a, {z: 3}]}\nd: *a\n1: {true: 1, 2025-01-01: 2}"
-    )
+    text = "a: &a {x: 1, y: [1]}\nb: {<<: *a, x: 2}\nc: {<<: [*a, {z: 3}]}\nd: *a\n1: {true: 1, 2025-01-01: 2}"
     data = read_yaml(text).data
     assert data["b"] == {"x": 2, "y": [1]}
     assert data["c"] == {"x": 1, "y": [1], "z": 3}
@@ -119,9 +117,7 @@ def test_a_billion_laughs_are_refused() -> None:
     assert kind(Workflow.from_yaml, "name: w\nvariables:\n  " + "\n  ".join(lines)) == "too_large"
 
 
-@pytest.mark.parametrize(
-    "deep", ["[" * 100_000, "{a: " * 5000, "[" * (MAX_DEPTH + 1) + "]" * (MAX_DEPTH + 1)]
-)
+@pytest.mark.parametrize("deep", ["[" * 100_000, "{a: " * 5000, "[" * (MAX_DEPTH + 1) + "]" * (MAX_DEPTH + 1)])
 def test_deep_yaml_is_refused(deep: str) -> None:
     """Nesting is limited; the parser's own stack is never in danger."""
     assert kind(Workflow.from_yaml, deep) == "too_deep"

@@ -61,9 +61,7 @@ def test_every_moment_survives_as_a_wait(moment: datetime) -> None:
     """As the same instant with the same offset, to the microsecond."""
     if moment.utcoffset() is not None and moment.utcoffset() % timedelta(minutes=1):  # type: ignore[operator]
         return  # ISO 8601 offsets have no seconds; those of some historic zones do
-    read = WaitOperator.model_validate_json(
-        WaitOperator(task_id="a", wait_for=moment).model_dump_json()
-    ).wait_for
+    read = WaitOperator.model_validate_json(WaitOperator(task_id="a", wait_for=moment).model_dump_json()).wait_for
     assert isinstance(read, datetime)
     assert (moment.utcoffset(), moment.replace(tzinfo=None)) == (read.utcoffset(), read.replace(tzinfo=None))
 
@@ -98,9 +96,7 @@ def test_the_canonical_form_is_sorted_compact_json() -> None:
 @pytest.mark.parametrize("pause", ["PT90S", "PT1M30S", "duration:90"])
 def test_equal_durations_are_the_same_version(pause: str) -> None:
     """However a duration is written."""
-    texts = [
-        f"name: w\ntasks: {{a: {{operator_type: wait, task_id: a, wait_for: {p}}}}}" for p in (pause, "PT90S")
-    ]
+    texts = [f"name: w\ntasks: {{a: {{operator_type: wait, task_id: a, wait_for: {p}}}}}" for p in (pause, "PT90S")]
     assert len({Workflow.from_yaml(text).content_hash() for text in texts}) == 1
 
 

@@ -62,9 +62,7 @@ def test_a_wait_for_a_duration_is_iso_8601_and_loads_as_a_duration(length: timed
 
 
 @pytest.mark.parametrize(("moment", "text", "prefixed"), MOMENTS)
-def test_a_wait_for_a_moment_is_iso_8601_and_loads_as_a_moment(
-    moment: datetime, text: str, prefixed: str
-) -> None:
+def test_a_wait_for_a_moment_is_iso_8601_and_loads_as_a_moment(moment: datetime, text: str, prefixed: str) -> None:
     """A moment is written as quoted text with its offset and microseconds, and loads as a datetime."""
     workflow = WorkflowBuilder("w").wait("a", moment).build()
     assert [text, text] == [data["tasks"]["a"]["wait_for"] for data in written(workflow)]

@@ -47,9 +47,7 @@ def test_a_document_of_the_specification_is_the_operator_beside_it(section: str)
     """Each YAML example of section 5 loads as its Python example (loop ids aside, which either may have)."""
     workflow = Workflow.from_yaml(document(section))
     assert_survives(workflow)
-    assert _without_loop_ids(OPERATORS[section]) == _without_loop_ids(
-        workflow.tasks[OPERATORS[section].task_id]
-    )
+    assert _without_loop_ids(OPERATORS[section]) == _without_loop_ids(workflow.tasks[OPERATORS[section].task_id])
 
 
 @pytest.mark.parametrize("text", [YAML_11_1, YAML_15_1], ids=["11.1", "15.1"])

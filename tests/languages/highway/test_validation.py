@@ -104,13 +104,9 @@ def test_a_task_stands_under_its_own_id() -> None:
     "build",
     [
         lambda: WorkflowBuilder("w").task("a", "f").task("a", "g"),
-        lambda: WorkflowBuilder("w").parallel(
-            "p", {"x": lambda b: b.task("a", "f"), "y": lambda b: b.task("a", "g")}
-        ),
+        lambda: WorkflowBuilder("w").parallel("p", {"x": lambda b: b.task("a", "f"), "y": lambda b: b.task("a", "g")}),
         lambda: WorkflowBuilder("w").task("a", "f").foreach("l", "x", lambda b: b.task("a", "g")),
-        lambda: WorkflowBuilder("w").condition(
-            "c", "x", lambda b: b.task("a", "f").task("a", "f"), lambda b: b
-        ),
+        lambda: WorkflowBuilder("w").condition("c", "x", lambda b: b.task("a", "f").task("a", "f"), lambda b: b),
     ],
 )
 def test_an_id_is_given_once(build: Any) -> None:
@@ -343,10 +339,7 @@ def test_one_id_has_one_definition() -> None:
 
 def test_a_task_is_in_the_body_of_one_loop() -> None:
     """The same id in the bodies of two loops that do not contain each other is refused."""
-    loops = {
-        name: {"operator_type": "foreach", "task_id": name, "items": "x", "loop_body": [TASK]}
-        for name in "lm"
-    }
+    loops = {name: {"operator_type": "foreach", "task_id": name, "items": "x", "loop_body": [TASK]} for name in "lm"}
     assert kinds(document(tasks=loops)) == ["duplicate_id"]
 
 

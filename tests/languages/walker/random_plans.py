@@ -158,9 +158,7 @@ class Builder:
         return Each(id=id, body=body, until=self.pick(None, {"below": 1}, "false"), **kw)
 
     def make_fork(self, id: str, depth: int, kw: dict[str, Any]) -> Node:
-        branches = tuple(
-            Branch(name=str(i), body=self.body(depth)) for i in range(self.draw(st.integers(0, 3)))
-        )
+        branches = tuple(Branch(name=str(i), body=self.body(depth)) for i in range(self.draw(st.integers(0, 3))))
         return Fork(id=id, branches=branches, spawn=self.pick("never", "always"), **kw)
 
     def make_repeat(self, id: str, depth: int, kw: dict[str, Any]) -> Node:
@@ -180,9 +178,7 @@ class Builder:
         return Attempt(id=id, body=self.body(depth), handlers=handlers, **kw)
 
     def make_function(self, id: str, depth: int, kw: dict[str, Any]) -> Node:
-        return Function(
-            id=id, body=self.line(depth, Return(id="x", value=7)), args={"p": 1}, bind=(id,), **kw
-        )
+        return Function(id=id, body=self.line(depth, Return(id="x", value=7)), args={"p": 1}, bind=(id,), **kw)
 
     def make_block(self, id: str, depth: int, kw: dict[str, Any]) -> Node:
         return Block(id=id, body=self.body(depth), **kw)
@@ -191,14 +187,9 @@ class Builder:
         self.fresh += 1
         name, size = f"g{self.fresh}", self.draw(st.integers(1, 3))
         self.graphs[name] = Graph(nodes=())
-        nodes = [
-            self.node(f"n{i}", depth, in_line=True).model_copy(update={"route": "inclusive"})
-            for i in range(size)
-        ]
+        nodes = [self.node(f"n{i}", depth, in_line=True).model_copy(update={"route": "inclusive"}) for i in range(size)]
         edges = [Edge(source=a.id, target=b.id, kind="arc") for a, b in pairwise(nodes)]
-        edges.append(
-            Edge(source=nodes[-1].id, target=self.pick(*nodes).id, kind="arc", back=True, when={"below": 2})
-        )
+        edges.append(Edge(source=nodes[-1].id, target=self.pick(*nodes).id, kind="arc", back=True, when={"below": 2}))
         edges.append(Edge(source=self.pick(*nodes).id, kind="arc", exit="out"))
         self.graphs[name] = graph(nodes, edges, entries=("n0",), writes="through")
         return Region(id=id, body=name, limit=self.pick(2, 9), **kw)

@@ -109,9 +109,7 @@ def test_a_handler_knows_what_failed():
     assert seen.settled.error["type"] == "Boom"
 
 
-@pytest.mark.parametrize(
-    ("outcome", "order"), [(1, ["risky", "next"]), (FAIL, ["risky", "alert@risky", "next"])]
-)
+@pytest.mark.parametrize(("outcome", "order"), [(1, ["risky", "next"]), (FAIL, ["risky", "alert@risky", "next"])])
 def test_what_follows_a_handler_runs_either_way(outcome, order):
     """A handler that was not triggered is transparent; a triggered one is a real dependency."""
     made = plan(

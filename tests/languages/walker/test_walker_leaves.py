@@ -68,9 +68,7 @@ def test_a_compute_is_inline_unless_it_looks_outside():
 def test_a_switch_compares_texts(value, label):
     """The value is compared as text; booleans and null in either spelling."""
     cases = tuple(Case(label=c, equals=c) for c in ("true", "null", "3"))
-    made = plan(
-        [Choose(id="s", on="{{v}}", cases=cases, default="other", bind=("chosen",))], result=("chosen",)
-    )
+    made = plan([Choose(id="s", on="{{v}}", cases=cases, default="other", bind=("chosen",))], result=("chosen",))
     assert run(made, inputs={"v": value}).settled.value == label
 
 

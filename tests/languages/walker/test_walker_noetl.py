@@ -24,9 +24,7 @@ class Tokens(Toy):
 def test_a_guarded_arc_takes_a_failure_and_an_open_one_does_not():
     """After a failure only guarded arcs are looked at; one that fired makes the failure handled."""
     edges = [arc("s", "a"), arc("s", "h", "{{ outcome.status == 'failed' }}")]
-    made = plan(
-        [call("s", route="inclusive"), *calls("a", "h")], edges, entries=("s",), fails_when="unhandled"
-    )
+    made = plan([call("s", route="inclusive"), *calls("a", "h")], edges, entries=("s",), fails_when="unhandled")
     failed = run(made, {"s": FAIL}, evaluator=Tokens())
     assert failed.states == {"s": "failed", "a": "skipped", "h": "succeeded"}
     assert failed.outcome == "succeeded"
@@ -75,9 +73,7 @@ def test_a_parked_step_runs_once_when_its_guard_holds():
 
 def test_what_is_parked_at_the_end_expires_and_is_reported():
     """A guard that never holds expires when nothing else can run; the run completes and lists it."""
-    made = plan(
-        [call("a"), call("p", guard="false"), call("q")], [arc("a", "p"), arc("p", "q")], entries=("a",)
-    )
+    made = plan([call("a"), call("p", guard="false"), call("q")], [arc("a", "p"), arc("p", "q")], entries=("a",))
     done = run(made)
     assert done.states == {"a": "succeeded", "p": "expired", "q": "skipped"}
     assert (done.outcome, done.settled.parked) == ("succeeded", ["p"])

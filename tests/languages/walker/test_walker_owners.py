@@ -89,9 +89,7 @@ def test_a_repeat_writes_to_the_enclosing_scope():
             writes="through",
         )
     }
-    made = plan(
-        [Repeat(id="w", when="{{n}} < 3", body="b"), call("z", args="{{n}}")], [after("w", "z")], body
-    )
+    made = plan([Repeat(id="w", when="{{n}} < 3", body="b"), call("z", args="{{n}}")], [after("w", "z")], body)
     done = run(made, inputs={"n": 1})
     assert done.order == ["w[0]/t", "w[1]/t", "z"]
     assert next(c for c in done.commands if getattr(c, "path", "") == "z").args == 3
@@ -107,14 +105,10 @@ def test_break_and_continue_leave_a_loop_and_an_iteration():
     """`break` ends the loop as succeeded; `continue` ends one iteration; the rest has exited."""
     nodes = [condition("c", "{{ item == 2 }}"), Return(id="x", exit="break"), call("t")]
     edges = [gate("c", "true", "x"), gate("c", "false", "t")]
-    made = plan(
-        [Each(id="l", items=[1, 2, 3], body="b"), call("z")], [after("l", "z")], {"b": graph(nodes, edges)}
-    )
+    made = plan([Each(id="l", items=[1, 2, 3], body="b"), call("z")], [after("l", "z")], {"b": graph(nodes, edges)})
     assert run(made).order == ["l[0]/t", "z"]
     nodes[1] = Return(id="x", exit="continue")
-    made = plan(
-        [Each(id="l", items=[1, 2, 3], body="b"), call("z")], [after("l", "z")], {"b": graph(nodes, edges)}
-    )
+    made = plan([Each(id="l", items=[1, 2, 3], body="b"), call("z")], [after("l", "z")], {"b": graph(nodes, edges)})
     done = run(made)
     assert done.order == ["l[0]/t", "l[2]/t", "z"]
     assert done.states["l[1]/t"] == "exited"
@@ -212,9 +206,7 @@ def test_a_function_sees_its_arguments_only_and_returns_a_value():
         ],
         [after("a", "c"), gate("c", "true", "r"), after("c", "never"), after("r", "never")],
     )
-    made = plan(
-        [Function(id="f", body="fn", args={"p": "{{x}}"}, bind=("y",))], [], {"fn": body}, result=("y",)
-    )
+    made = plan([Function(id="f", body="fn", args={"p": "{{x}}"}, bind=("y",))], [], {"fn": body}, result=("y",))
     done = run(made, inputs={"x": 21})
     assert done.order == ["f()/a"]
     assert done.settled.value == 42
@@ -377,9 +369,7 @@ def test_a_late_timer_changes_nothing():
 
 def test_a_long_loop_leaves_nothing_behind():
     """The state of a loop does not grow with its iterations."""
-    made = plan(
-        [Each(id="l", items=list(range(300)), body="b", collect="none"), call("z")], chain("l", "z"), ITEM
-    )
+    made = plan([Each(id="l", items=list(range(300)), body="b", collect="none"), call("z")], chain("l", "z"), ITEM)
     run_ = Run(made)
     sizes = []
     while run_.bag:

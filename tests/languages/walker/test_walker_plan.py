@@ -32,9 +32,7 @@ from interpreter.walker import check_plan, require_sound
 
 def test_a_plan_reads_back_equal_from_text():
     """The JSON form survives a round trip through text, kinds and tuples included."""
-    made = plan(
-        [call("a", args={"x": [1, None]}, span=Span(line=3)), Compute(id="b", value=None)], chain("a", "b")
-    )
+    made = plan([call("a", args={"x": [1, None]}, span=Span(line=3)), Compute(id="b", value=None)], chain("a", "b"))
     assert Plan.from_json(json.loads(json.dumps(made.to_json()))) == made
 
 
@@ -68,9 +66,7 @@ FAULTS = {
     "can never run": plan(calls("a", "b", "c"), [after("b", "c")], entries=("a",)),
     "never chooses": plan([condition("c", "true"), *calls("a")], [gate("c", "maybe", "a")]),
     "only arcs may": plan(calls("a", "b"), [Edge(source="a", target="b", when="true")]),
-    "only `after` edges": plan(
-        calls("a", "b", "h"), [Edge(source="a", target="b", kind="on_success", unless=("h",))]
-    ),
+    "only `after` edges": plan(calls("a", "b", "h"), [Edge(source="a", target="b", kind="on_success", unless=("h",))]),
     "only arcs inside a region": plan(calls("a"), [arc("a", "a", back=True)]),
     "either a target or an exit": plan(calls("a"), [arc("a")]),
     "does not lead to a region": plan(calls("a", "b"), [arc("a", "b", entry="x")]),
@@ -82,9 +78,7 @@ FAULTS = {
     "gives its item no name": loop(graph(calls("a")), item=()),
     "final step 'gone'": plan(calls("a"), final_step="gone"),
     "must stand alone": plan(calls("a", "b"), chain("a", "b"), final_step="b"),
-    "frames of themselves": plan(
-        [Function(id="f", body="g")], [], {"g": graph([Function(id="f", body="g")])}
-    ),
+    "frames of themselves": plan([Function(id="f", body="g")], [], {"g": graph([Function(id="f", body="g")])}),
     "not inside a loop": plan([Return(id="x", exit="break")]),
     "leave the parallel": loop(graph([Return(id="x")]), mode="parallel"),
     "may be spawned": loop(graph([Return(id="x", exit="terminate")]), mode="parallel", spawn="auto"),

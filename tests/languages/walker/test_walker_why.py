@@ -64,10 +64,7 @@ def test_guards_expiry_and_cancels_are_explained():
     run_ = Run(made, inputs={"n": 3})
     assert why(run_.walk, "n").reason.startswith("no token came to it")
     run_.finish()
-    assert (
-        why(run_.walk, "p").reason
-        == "nothing else could run and its guard does not hold: {{n}} > 5 with {'n': 3}"
-    )
+    assert why(run_.walk, "p").reason == "nothing else could run and its guard does not hold: {{n}} > 5 with {'n': 3}"
     assert why(run_.walk, "p").guard == {"held": False, "saw": {"n": 3}}
 
 
@@ -78,9 +75,7 @@ def test_frames_that_are_not_open_are_explained_by_their_owner():
     assert why(run_.walk, "l[0]/t").reason == "l[0] is not open; l is waiting: it waits for a (running)"
     run_.step()
     assert why(run_.walk, "l[0]/t").state == "running"
-    assert why(run_.walk, "l[1]/t").reason.startswith(
-        "l[1] has settled or has not been opened yet; l is running"
-    )
+    assert why(run_.walk, "l[1]/t").reason.startswith("l[1] has settled or has not been opened yet; l is running")
     assert why(run_.walk, "gone").state == "unknown"
     assert why(run_.walk, "gone[1]/x").state == "unknown"
     assert why(Walk(Program(made), Templates()), "l[0]/t").reason == "the run has not started"
@@ -114,7 +109,5 @@ def test_outcomes_are_read_from_text():
 
 def test_the_simulator_walks_spawned_branches_too():
     """A loop that is always spawned in production is simulated all the same."""
-    made = plan(
-        [Each(id="l", items=[1, 2], body="b", mode="parallel", spawn="always")], [], {"b": graph(calls("t"))}
-    )
+    made = plan([Each(id="l", items=[1, 2], body="b", mode="parallel", spawn="always")], [], {"b": graph(calls("t"))})
     assert simulate(made).ran == ["l[0]/t", "l[1]/t", "l"]

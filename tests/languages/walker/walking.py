@@ -62,9 +62,7 @@ def graph(nodes: list[Node], edges: list[Edge] | None = None, **kw: Any) -> Grap
     return Graph(nodes=tuple(nodes), edges=tuple(edges or ()), **kw)
 
 
-def plan(
-    nodes: list[Node], edges: list[Edge] | None = None, bodies: dict[str, Graph] | None = None, **kw: Any
-) -> Plan:
+def plan(nodes: list[Node], edges: list[Edge] | None = None, bodies: dict[str, Graph] | None = None, **kw: Any) -> Plan:
     root = {key: kw.pop(key) for key in ("entries", "result") if key in kw}
     return Plan(name="test", graphs={"main": graph(nodes, edges, **root), **(bodies or {})}, **kw)
 
@@ -141,9 +139,7 @@ class Run:
             value = value(path)
         if value is FAIL or isinstance(value, Exception):
             name = type(value).__name__ if isinstance(value, Exception) else "Boom"
-            return Settled(
-                path, "failed", error={"type": name, "message": str(path), "mro": [name, "Exception"]}
-            )
+            return Settled(path, "failed", error={"type": name, "message": str(path), "mro": [name, "Exception"]})
         return Settled(path, value=value)
 
     def _unit(self, unit: Any) -> Record:
@@ -163,9 +159,7 @@ class Run:
 
     def feed(self, record: Record) -> list[Any]:
         """Apply a record given by hand instead of the one the outcomes would give."""
-        self.bag = [
-            other for other in self.bag if getattr(other, "path", None) != getattr(record, "path", "")
-        ]
+        self.bag = [other for other in self.bag if getattr(other, "path", None) != getattr(record, "path", "")]
         return self._apply(record)
 
     def step(self) -> list[Any]:
