@@ -7,6 +7,7 @@ when the lease is over, as if the process had been killed.
 from __future__ import annotations
 
 import os
+import select
 import signal
 import sys
 import threading
@@ -16,45 +17,71 @@ from collections.abc import Callable
 from durablectl import exits
 
 HURRY_SECONDS = 6.0
+ASKING = (signal.SIGTERM, signal.SIGINT)
+HANDLED = b"\0"
+GIVEN_UP = b"durable: a step did not end in time; its run goes on elsewhere\n"
 
 
 class Ending:
-    """Counts the requests to end, and is the last resort when they are not enough."""
+    """Sees to it that requests to end are followed by an end.
 
-    def __init__(self, patience: float):
+    A thread of its own hears of signals through a pipe. The interpreter runs signal handlers only in the main
+    thread, which may sleep in a step for as long as it likes while the kernel hands the signal to another.
+    """
+
+    def __init__(self, patience: float, leash: int | None = None):
         self._patience = patience
-        self._last_resort: threading.Timer | None = None
-        self.asked = 0
+        self._leash = leash
+        self._stop: Callable[[], None] | None = None
+        self._reader, self._writer = os.pipe()
+        os.set_blocking(self._writer, False)
+        threading.Thread(target=self._watch, name="durable-ending", daemon=True).start()
 
     def on_signals(self, stop: Callable[[], None]) -> None:
-        """Let SIGTERM and SIGINT ask. Plain handlers: they run even while a step blocks the event loop."""
+        """Let SIGTERM and SIGINT ask for `stop`, which is called in another thread."""
+        self._stop = stop
+        for number in ASKING:
+            # Also from the handler: a step may take the wakeup descriptor away from us.
+            signal.signal(number, lambda *_: os.write(self._writer, HANDLED))
+        signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
 
-        def ask(*_: object) -> None:
-            self.begin()
-            stop()
+    def _watch(self) -> None:
+        sources = [self._reader, *([self._leash] if self._leash is not None else [])]
+        heard = b""
+        asked, deadline = 0, float("inf")
+        while ready := _readable(sources, deadline):
+            if self._leash in ready:
+                # The process that holds the other end has ended, however it did.
+                sources.remove(self._leash)
+                self._ask()
+                asked += 1
+            if self._reader in ready:
+                heard += os.read(self._reader, 64)
+            for _ in range(asked, _requests(heard)):
+                self._ask()
+                asked += 1
+            if asked:
+                patience = self._patience if asked == 1 else min(self._patience, HURRY_SECONDS)
+                deadline = min(deadline, time.monotonic() + patience)
+        # Not by print: whoever is stuck may hold its lock.
+        os.write(2, GIVEN_UP)
+        os._exit(exits.FAILED)
 
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, ask)
+    def _ask(self) -> None:
+        if self._stop is None:
+            os.kill(os.getpid(), signal.SIGTERM)
+        else:
+            self._stop()
 
-    def begin(self) -> None:
-        """From now on the process has so long to end; a second request leaves it less."""
-        self.asked += 1
-        if self._last_resort is not None:
-            self._last_resort.cancel()
-        patience = self._patience if self.asked == 1 else min(self._patience, HURRY_SECONDS)
-        self._last_resort = threading.Timer(patience, _end_now, (exits.FAILED,))
-        self._last_resort.daemon = True
-        self._last_resort.start()
 
-    def follow(self, leash: int) -> None:
-        """End when the process that holds the other end of this pipe has ended, however it did."""
-        threading.Thread(target=self._follow, args=(leash,), name="durable-leash", daemon=True).start()
+def _requests(heard: bytes) -> int:
+    """How often somebody asked: each request is heard by the descriptor, by the handler, or by both."""
+    return max(sum(byte in ASKING for byte in heard), heard.count(HANDLED))
 
-    def _follow(self, leash: int) -> None:
-        os.read(leash, 1)
-        # Also from here: a main thread that never comes back to Python runs no signal handler.
-        self.begin()
-        os.kill(os.getpid(), signal.SIGTERM)
+
+def _readable(sources: list[int], deadline: float) -> list[int]:
+    left = deadline - time.monotonic()
+    return select.select(sources, [], [], None if left == float("inf") else max(0.0, left))[0]
 
 
 def leave(code: int) -> int:
@@ -64,13 +91,7 @@ def leave(code: int) -> int:
         if thread is not threading.main_thread() and not thread.daemon:
             thread.join(max(0.0, deadline - time.monotonic()))
             if thread.is_alive():
-                _end_now(code)
+                sys.stdout.flush()
+                sys.stderr.flush()
+                os._exit(code)
     return code
-
-
-def _end_now(code: int) -> None:
-    if code:
-        print("durable: a step did not end in time; its run goes on elsewhere", file=sys.stderr)
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code)

@@ -47,9 +47,7 @@ def serve(service: Service, *, meanwhile: Meanwhile | None = None, leash: int | 
     """Work until told to stop by a signal, by the end of the leash, or by `meanwhile`, which runs beside it."""
     # Steps and workflows of the user find the store here, whoever has chosen it.
     os.environ[VARIABLE] = service.url
-    ending = Ending(service.patience)
-    if leash is not None:
-        ending.follow(leash)
+    ending = Ending(service.patience, leash)
     _run(_serve(service, ending, meanwhile or _announce))
 
 
