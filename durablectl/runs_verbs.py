@@ -68,7 +68,9 @@ def retry(run: Run, database_url: DatabaseUrl = None) -> int:
 @app.command()
 def fork(
     run: Run,
-    step: Annotated[str | None, typer.Option("--step", help="Keep the records before it; else none.")] = None,
+    step: Annotated[
+        str | None, typer.Option("--from", metavar="STEP", help="Keep the records before it; else none.")
+    ] = None,
     input: Input = None,
     json: Json = False,
     database_url: DatabaseUrl = None,

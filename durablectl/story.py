@@ -165,7 +165,7 @@ def next_commands(story: Story) -> list[str]:
     run, own = story.run, story.run.run_id
     if run.state in ("failed", "cancelled"):
         step = (run.error or {}).get("step")
-        fork = f"durable runs fork {own}" + (f" --step {_quoted(step)}" if step else "")
+        fork = f"durable runs fork {own}" + (f" --from {_quoted(step)}" if step else "")
         return [f"durable runs retry {own}", fork]
     found = []
     for wait in story.waits:

@@ -149,12 +149,12 @@ def test_a_fork_keeps_what_came_before_its_step(durable: Command, working: Comma
     working(fragile)
     run = start(durable, "fragile")
     durable("runs", "watch", run)
-    forked = json.loads(durable("runs", "fork", run, "--step", "may_fail", "--json").out)["run_id"]
+    forked = json.loads(durable("runs", "fork", run, "--from", "may_fail", "--json").out)["run_id"]
     assert durable("runs", "watch", forked).code == 0
     with psycopg.connect(durable_dsn) as store:
         query = "select count(distinct at) from durable.journal where run_id = any(%s::uuid[]) and name = 'pay'"
         assert store.execute(query, ([run, forked],)).fetchone() == (1,)
-    wrong = durable("runs", "fork", run, "--step", "dance")
+    wrong = durable("runs", "fork", run, "--from", "dance")
     assert (wrong.code, "it has pay, may_fail" in wrong.err) == (4, True)
 
 
