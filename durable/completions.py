@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 
 import psycopg
 
+from durable.ending import end
 from durable.errors import NoSuchRun, StoreUnavailable
 from durable.listener import Listener
 
@@ -44,9 +45,7 @@ class Completions:
                 self._waiting.pop(run_id, None)
 
     async def close(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await end(self._tasks)
 
     def _hear(self, payload: str) -> None:
         if payload == "a":

@@ -338,6 +338,8 @@ class DurableContext(Recording):
     async def _run_once(self, key: str, fn: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         try:
             value = await self._attempt(key, 1, fn, args, kwargs, None, None)
+            if faults.armed:
+                faults.point("step.after")
             return await self.record_value("step", key, value)
         except Exception as exc:
             error = {**describe(exc), "step": key, "attempt": 1, "pos": self._pos}

@@ -91,16 +91,20 @@ class Parking:
         return self.phase is Phase.LIVE and self.stop is None and not self.leaving
 
     async def live(self) -> None:
-        """Return when this task may act. One that was parked under running code wakes itself."""
+        """Return when this task may act."""
+        await self.awake()
+        if self.leaving and self.phase is Phase.LIVE:
+            await self._last_done()
+        self.check()
+
+    async def awake(self) -> None:
+        """Return when this task is not parked. One that was parked under running code wakes itself."""
         while self.phase in (Phase.PARKING, Phase.PARKED):
             if self._late is None:
                 self._late = self._loop.create_future()
                 if self.phase is Phase.PARKED:
                     self._wake_self()
             await asyncio.shield(self._late)
-        if self.leaving and self.phase is Phase.LIVE:
-            await self._last_done()
-        self.check()
 
     def done(self) -> None:
         """An operation has ended; if only waits are left, the task may park."""
@@ -139,10 +143,7 @@ class Parking:
         self.phase = Phase.LIVE
         self.epoch = epoch
         self._news(wakes, stop, waits)
-        if self._late is not None:
-            late, self._late = self._late, None
-            late.set_result(None)
-        self._settle_or_park()
+        self._go_on()
 
     def told(self, wakes: int, stop: str | None, waits: list[Any] | None) -> None:
         """Something happened while the task runs."""
@@ -153,10 +154,7 @@ class Parking:
     def park_refused(self, wakes: int, stop: str | None, waits: list[Any] | None) -> None:
         self.phase = Phase.LIVE
         self._news(wakes, stop, waits)
-        if self._late is not None:
-            late, self._late = self._late, None
-            late.set_result(None)
-        self._settle_or_park()
+        self._go_on()
 
     def met(self, wakes: int | None, key: str, outcome: Json | None) -> None:
         """A wait found its outcome in the flush that registered or expired it."""
@@ -184,6 +182,16 @@ class Parking:
             self._late.set_result(None)
 
     # ---------------------------------------------------------------- inside
+
+    def _go_on(self) -> None:
+        """Live again: let those act who wanted to while the task was parked, or park it for the waits that are left."""
+        if self._late is None:
+            self._settle_or_park()
+            return
+        late, self._late = self._late, None
+        late.set_result(None)
+        self._fire_due()
+        self._loop.call_soon(self._consider, _PATIENCE_TURNS)
 
     async def _last_done(self) -> None:
         """Other branches may be in the middle of a step: this one does not take the task away from them."""

@@ -91,6 +91,8 @@ class TaskRun:
     async def _run(self) -> None:
         try:
             end = await self._perform()
+            # A branch that nobody waited for may have parked the task: only its holder can end it.
+            await self.parking.awake()
         except (Evicted, asyncio.CancelledError):
             self._evicted()
             return

@@ -25,6 +25,7 @@ from durable.channel import Channel
 from durable.claims import ClaimDesk, Claimed, Served, Want
 from durable.clock import Clock
 from durable.codec import Codec
+from durable.ending import end
 from durable.errors import LeaseLost
 from durable.gate import Gate
 from durable.ids import uuid7
@@ -189,11 +190,7 @@ class Term:
     async def _close(self, tasks: list[asyncio.Task[None]]) -> None:
         if self._beat is not None:
             await asyncio.to_thread(self._beat.stop)
-        if self._looking is not None:
-            tasks.append(self._looking)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await end(tasks if self._looking is None else [*tasks, self._looking])
         if self._over.done() and self._over.result() == "":
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(5):

@@ -964,21 +964,29 @@ language sql immutable as $$
   select json_build_object('event', _event, 'payload', _payload)
 $$;
 
--- expire_waits: a wait whose time is over has timed out, unless an outcome came first: that one stays.
+-- expire_waits: a wait whose time is over has timed out, unless an outcome came first: that one stays. Like every
+-- outcome it wakes its task, so that a park that is on its way is refused. Locks: task.
 create or replace function durable.expire_waits(_expired json, _met json) returns json
 language plpgsql as $$
 declare
   _all json;
 begin
-  update durable.wait w set outcome = '{"timeout": true}'
-  from json_to_recordset(_expired) as x (r uuid, t uuid, k text)
-  where w.run_id = x.r and w.task_id = x.t and w.key = x.k and w.outcome is null;
+  perform from durable.task t
+  where t.task_id in (select x.t from json_to_recordset(_expired) as x (t uuid)) order by t.task_id for update;
+  with w as (
+    update durable.wait w set outcome = '{"timeout": true}'
+    from json_to_recordset(_expired) as x (r uuid, t uuid, k text)
+    where w.run_id = x.r and w.task_id = x.t and w.key = x.k and w.outcome is null
+    returning w.task_id
+  )
+  update durable.task t set wakes = t.wakes + 1 from (select distinct w.task_id from w) o where t.task_id = o.task_id;
   select json_agg(m) into _all from (
     select m from json_array_elements(_met) m
     union all
-    select json_build_array(w.task_id, null, w.key, w.outcome)
+    select json_build_array(w.task_id, t.wakes, w.key, w.outcome)
     from json_to_recordset(_expired) as x (r uuid, t uuid, k text)
-    join durable.wait w on w.run_id = x.r and w.task_id = x.t and w.key = x.k) a;
+    join durable.wait w on w.run_id = x.r and w.task_id = x.t and w.key = x.k
+    join durable.task t on t.task_id = x.t) a;
   return _all;
 end
 $$;

@@ -9,6 +9,7 @@ import time
 
 import psycopg
 
+from tests.faults import workload
 from tests.faults.fleet import WorkerProcess
 from tests.faults.scene import Scene
 
@@ -36,6 +37,7 @@ class Soak:
         self._chance = chance
         self._alive: list[WorkerProcess] = []
         self._asleep: dict[WorkerProcess, float] = {}
+        self._doomed: list[str] = []
 
     def run(self) -> None:
         deadline = time.monotonic() + SECONDS
@@ -44,20 +46,31 @@ class Soak:
             self._keep_up()
             if self._scene.unfinished() < 150:
                 self._scene.start_mixture(f"soak{number}", 1)
+                self._doomed.append(self._scene.start(workload.endless, number, state="cancelled"))
                 number += 1
-            self._chance.choice([self._kill, self._stall, self._cut, self._cut, self._nothing, self._nothing])()
+            self._cancel(self._chance.randrange(2))
+            self._chance.choice([self._kill, self._drain, self._stall, self._cut, self._cut, self._nothing])()
             self._wake_up()
             self._scene.check_store()
             time.sleep(self._chance.uniform(0, 0.3))
+        self._cancel(len(self._doomed))
 
     def _keep_up(self) -> None:
         self._alive = [worker for worker in self._alive if worker.alive]
         while len(self._alive) < WORKERS:
             self._alive.append(self._scene.fleet.start(lease=1.5))
 
+    def _cancel(self, some: int) -> None:
+        for _ in range(min(some, len(self._doomed))):
+            self._scene.client.cancel(self._doomed.pop(0))
+
     def _kill(self) -> None:
         if self._chance.random() < 0.4:
             self._chance.choice(self._alive).kill()
+
+    def _drain(self) -> None:
+        if self._chance.random() < 0.3:
+            self._chance.choice(self._alive).send(signal.SIGTERM)
 
     def _stall(self) -> None:
         awake = [worker for worker in self._alive if worker not in self._asleep]
