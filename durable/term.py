@@ -191,9 +191,7 @@ class Term:
             await asyncio.to_thread(self._beat.stop)
         if self._looking is not None:
             tasks.append(self._looking)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await _end(tasks)
         if self._over.done() and self._over.result() == "":
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(5):
@@ -416,3 +414,14 @@ class Term:
 
     def _kick(self) -> None:
         self._writers[0].kick()
+
+
+async def _end(tasks: list[asyncio.Task[None]]) -> None:
+    """Cancel services until they have ended: a query that fails by itself while it is cancelled raises its own error
+    instead, and a service that tries again after errors would go on."""
+    pending = set(tasks)
+    while pending:
+        for task in pending:
+            task.cancel()
+        _, pending = await asyncio.wait(pending, timeout=0.2)
+    await asyncio.gather(*tasks, return_exceptions=True)
