@@ -16,6 +16,8 @@ from durable.errors import ValueRefused
 
 LARGE = 64 * 1024
 LIMIT = 16 * 1024 * 1024
+# What the encoder itself goes down to.
+DEEPEST = 254
 
 # The one key that a user's object may not have: it marks what the runtime itself put there.
 MARK = "$durable"
@@ -52,7 +54,7 @@ def encode(value: Any, *, limit: int = LIMIT) -> bytes:
         raise ValueRefused(_complaint(value, str(exc))) from None
     # orjson writes NaN as null, and PostgreSQL refuses NUL: both are rare enough to look only when suspected.
     suspect = b"null" in data or b"\\u0000" in data or b'"$durable"' in data
-    if suspect and (where := _find_bad(value, "$")) is not None:
+    if suspect and (where := _find_bad(value)) is not None:
         raise ValueRefused(where)
     if len(data) > limit:
         raise ValueRefused(
@@ -102,32 +104,48 @@ def unsealed_with(codec: Codec, value: Any) -> Any:
 
 
 def _complaint(value: Any, reason: str) -> str:
-    return _find_bad(value, "$") or f"$: not JSON: {reason}"
+    return _find_bad(value) or f"$: not JSON: {reason}"
 
 
-def _find_bad(value: Any, path: str) -> str | None:
+def _find_bad(value: Any) -> str | None:
     """A sentence about the first thing in `value` that cannot be stored, or None."""
+    left = [(value, "$", 0)]
+    while left:
+        item, path, depth = left.pop()
+        if depth > DEEPEST:
+            return f"{path[:60]}...: nested deeper than {DEEPEST} levels, or within itself"
+        if (found := _bad_itself(item, path)) is not None:
+            return found
+        if isinstance(item, dict):
+            left += [(inner, f"{path}.{key}", depth + 1) for key, inner in reversed(item.items())]
+        elif isinstance(item, list) or type(item) is tuple:
+            left += [(item[index], f"{path}[{index}]", depth + 1) for index in reversed(range(len(item)))]
+    return None
+
+
+def _bad_itself(value: Any, path: str) -> str | None:
+    """What is wrong with one value, whatever it holds."""
     if value is None or isinstance(value, bool):
         return None
-    if isinstance(value, float):
+    if type(value) is float:
         return None if math.isfinite(value) else f"{path}: {value} is not JSON; use None or a string"
     if isinstance(value, int):
         return None if -(2**63) <= value < 2**64 else f"{path}: {value} does not fit 64 bits; use a string"
     if isinstance(value, str):
         return _bad_text(value, path)
-    if isinstance(value, (list, tuple)):
-        return _first(_find_bad(item, f"{path}[{index}]") for index, item in enumerate(value))
     if isinstance(value, dict):
-        return _first(_bad_item(key, item, path) for key, item in value.items())
+        return next((found for key in value if (found := _bad_key(key, path)) is not None), None)
+    if isinstance(value, list) or type(value) is tuple:
+        return None
     return _bad_type(value, path)
 
 
-def _bad_item(key: Any, item: Any, path: str) -> str | None:
-    if not isinstance(key, str):
+def _bad_key(key: Any, path: str) -> str | None:
+    if type(key) is not str:
         return f"{path}: key {key!r} is {type(key).__name__}; JSON keys are strings"
     if key == MARK:
         return f"{path}: the key {MARK!r} is reserved"
-    return _bad_text(key, path) or _find_bad(item, f"{path}.{key}")
+    return _bad_text(key, path)
 
 
 def _bad_text(text: str, path: str) -> str | None:
@@ -146,7 +164,3 @@ def _bad_type(value: Any, path: str) -> str | None:
         hint = "; use .isoformat()" if hasattr(value, "isoformat") else "; return plain dicts, lists, text and numbers"
         return f"{path}: {name} is not JSON{hint}"
     return None
-
-
-def _first(findings: Any) -> str | None:
-    return next((found for found in findings if found is not None), None)

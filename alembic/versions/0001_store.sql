@@ -1732,7 +1732,7 @@ declare
   _busy text[];
   _old  uuid[];
 begin
-  if not pg_try_advisory_xact_lock(1146442307, 0) then
+  if not pg_try_advisory_xact_lock(1146442307, 1) then
     return;
   end if;
   pruned := 0;
