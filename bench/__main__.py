@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import structlog
 
-from bench import fanout, latency, limits, queue, report, resume, steps
+from bench import churn, fanout, idle, latency, limits, queue, report, resume, steps
 from bench.limits import Limits
 from bench.result import Result
 from bench.sizes import NAMED
@@ -28,8 +28,7 @@ class Bench(NamedTuple):
 
 async def bare(stage: Stage) -> AsyncIterator[Result]:
     """P0 alone."""
-    async with stage.database() as dsn:
-        found = await limits.measure(dsn, stage.sizes.limit_seconds * 4)
+    found = await limits.measure(stage.bare, stage.sizes.limit_seconds * 4)
     yield Result("P0", "bare limits", found.as_json())
 
 
@@ -41,6 +40,8 @@ BENCHES = {
     "W4": Bench(latency.emit_to_resumed),
     "W5": Bench(resume.run, resume.judge),
     "W6": Bench(fanout.run, fanout.judge),
+    "idle": Bench(idle.run, idle.judge),
+    "churn": Bench(churn.run, churn.judge),
 }
 
 
@@ -58,8 +59,7 @@ async def perform(name: str, stage: Stage) -> list[Result]:
 
 
 async def _limits(stage: Stage) -> Limits:
-    async with stage.database() as dsn:
-        return await limits.measure(dsn, stage.sizes.limit_seconds)
+    return await limits.measure(stage.bare, stage.sizes.limit_seconds)
 
 
 async def main(asked: argparse.Namespace) -> None:

@@ -8,7 +8,8 @@ from __future__ import annotations
 from bench.probe import Probe
 
 FINISHED = """
-insert into durable.task (task_id, run_id, line, state, prio, epoch, ready_at, created_at, started_at, finished_at, input, result)
+insert into durable.task (task_id, run_id, line, state, prio, epoch, ready_at, created_at, started_at, finished_at,
+                          input, result)
 select u, u, %(line)s, 'succeeded', 5, 1, t, t, t, t, '{"number": 1}', '1'
 from (select durable.uuid7() as u, now() - interval '1 day' + n * interval '1 millisecond' as t
       from generate_series(1, %(count)s) n) x

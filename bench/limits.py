@@ -106,7 +106,7 @@ async def _round_trip(dsn: str, seconds: float) -> float:
         await here.execute("listen bare_answer")
         await there.execute("listen bare_question")
         answering = asyncio.create_task(_answer(there))
-        trips = []
+        trips: list[float] = []
         answers = here.notifies()
         end = time.perf_counter() + seconds
         while time.perf_counter() < end or not trips:

@@ -49,12 +49,13 @@ async def _drain(dsn: str, probe: Probe, count: int, case: str) -> Result:
         used = await process.used()
         await probe.drained(trivial.name)
         seconds = await probe.last_end() - process.ready_at
-        after = await process.used()
+        after, server = await process.used(), await probe.server_cpu()
     transactions = await probe.transactions() - transactions
     values = {
         "tasks/s": count / seconds,
         "commits/task": transactions / count,
         "worker cpu us/task": (after["cpu_s"] - used["cpu_s"]) / count * 1e6,
+        "server cpu us/task": server / count * 1e6,
     }
     return Result("W2", f"drain, {case}", values, "rows_per_s")
 

@@ -48,7 +48,7 @@ class Result:
         """The main number as a multiple of the bare limit."""
         if self.against is None or self.limits is None:
             return None
-        return self.main[1] / getattr(self.limits, self.against)
+        return self.main[1] / float(getattr(self.limits, self.against))
 
     def as_json(self) -> dict[str, Any]:
         return {

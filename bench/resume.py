@@ -13,7 +13,7 @@ from bench.process import worker
 from bench.result import Budget, Result
 from bench.stage import Stage
 from bench.workloads import looping, many_steps
-from durable import Durable, Workflow
+from durable import Durable
 
 SHORT = 10
 
@@ -32,31 +32,31 @@ CLAIMED = "select extract(epoch from max(at)) from claimed where task_id = %s"
 
 async def run(stage: Stage) -> AsyncIterator[Result]:
     sizes = stage.sizes
-    yield await _measure(stage, many_steps, "steps", SHORT)
-    yield await _measure(stage, many_steps, "steps", sizes.resume_steps)
-    yield await _measure(stage, looping, "rounds", SHORT)
-    yield await _measure(stage, looping, "rounds", sizes.resume_loops)
-
-
-async def _measure(stage: Stage, workflow: Workflow, unit: str, past: int) -> Result:
+    cases = [(many_steps, "steps", SHORT), (many_steps, "steps", sizes.resume_steps),
+             (looping, "rounds", SHORT), (looping, "rounds", sizes.resume_loops)]  # fmt: skip
     async with stage.database() as dsn, Durable(dsn) as durable, await Probe.open(dsn) as probe:
         await probe.run(REMEMBER)
-        runs = await durable.start_many(workflow, [{unit: past}] * stage.sizes.resumes)
+        runs = [await durable.start_many(workflow, [{unit: past}] * sizes.resumes) for workflow, unit, past in cases]
         async with worker(dsn):
-            await probe.parked(len(runs))
-        from_claim, from_ready = [], []
-        for run_id in runs:
-            await durable.emit(f"go on/{run_id}")
-            async with worker(dsn) as process:
-                began = float(await durable.result(run_id))
-            from_ready.append(began - process.ready_at)
-            from_claim.append(began - float(await probe.value(CLAIMED, (run_id,))))
+            await probe.parked(len(cases) * sizes.resumes)
+        for (_, unit, past), long_ago in zip(cases, runs, strict=True):
+            yield await _measure(dsn, durable, probe, f"resume after {past:,} {unit}", long_ago)
+
+
+async def _measure(dsn: str, durable: Durable, probe: Probe, case: str, runs: list[str]) -> Result:
+    from_claim, from_ready = [], []
+    for run_id in runs:
+        await durable.emit(f"go on/{run_id}")
+        async with worker(dsn) as process:
+            began = float(await durable.result(run_id))
+        from_ready.append(began - process.ready_at)
+        from_claim.append(began - float(await probe.value(CLAIMED, (run_id,))))
     values = {
         "ms from claim": statistics.median(from_claim) * 1000,
         "ms from ready": statistics.median(from_ready) * 1000,
         "worst ms from claim": max(from_claim) * 1000,
     }
-    return Result("W5", f"resume after {past:,} {unit}", values)
+    return Result("W5", case, values)
 
 
 def judge(results: list[Result]) -> None:

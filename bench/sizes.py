@@ -59,7 +59,7 @@ QUICK = Sizes(
 )
 TINY = Sizes(
     limit_seconds=0.02,
-    in_flight=((20, 10), (2, 1)),
+    in_flight=((2, 1),),
     trivial=50,
     finished=200,
     parked=20,

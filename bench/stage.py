@@ -23,9 +23,10 @@ SHOWN = ("server_version", "fsync", "synchronous_commit", "full_page_writes", "s
 class Stage:
     """What every benchmark is given."""
 
-    def __init__(self, databases: Databases, server: str, sizes: Sizes):
+    def __init__(self, databases: Databases, server: str, bare: str, sizes: Sizes):
         self._databases = databases
         self.server = server
+        self.bare = bare  # a database without anything in it, for the limits
         self.sizes = sizes
 
     @asynccontextmanager
@@ -44,9 +45,11 @@ def stage(database_url: str | None, sizes: Sizes) -> Iterator[Stage]:
     with _server(database_url) as server:
         databases = Databases(server)
         databases.prepare()
+        bare = databases.create()
         try:
-            yield Stage(databases, server, sizes)
+            yield Stage(databases, server, bare, sizes)
         finally:
+            databases.drop(bare)
             databases.close()
 
 

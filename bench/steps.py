@@ -27,12 +27,13 @@ async def _measure(dsn: str, process: WorkerProcess, workflows: int, in_flight: 
     async with Durable(dsn) as durable, await Probe.open(dsn) as probe:
         await durable.start_many(ten_steps, [{"number": 0}] * min(WARM_UP, workflows))
         await probe.drained(ten_steps.name)
-        used, transactions = await process.used(), await probe.transactions()
+        used, transactions, server = await process.used(), await probe.transactions(), await probe.server_cpu()
         await durable.start_many(ten_steps, [{"number": 0}] * workflows)
         began = time.time()
         await probe.drained(ten_steps.name)
         seconds = await probe.last_end() - began
         after, transactions = await process.used(), await probe.transactions() - transactions
+        server = await probe.server_cpu() - server
     steps = workflows * STEPS
     values = {
         "steps/s": steps / seconds,
@@ -41,6 +42,7 @@ async def _measure(dsn: str, process: WorkerProcess, workflows: int, in_flight: 
         "calls/step": (after["calls"] - used["calls"]) / steps,
         "entries/flush": (after["entries"] - used["entries"]) / (after["flushes"] - used["flushes"]),
         "worker cpu us/step": (after["cpu_s"] - used["cpu_s"]) / steps * 1e6,
+        "server cpu us/step": server / steps * 1e6,
         "worker cpu share": (after["cpu_s"] - used["cpu_s"]) / seconds,
     }
     against = "commits_per_s" if in_flight == 1 else "rows_per_s"
