@@ -713,7 +713,8 @@ $$;
 -- Locks, in order: fence, task, held.
 --
 -- Planner settings stand in the SET clause on purpose: a cached plan made while a table was small must not
--- turn into a scan when it has grown. Every access below is by primary key.
+-- turn into a scan when it has grown. Every access below is by primary key; `(worker_id = ..) is true` keeps the
+-- planner from driving a batch through the index of the worker, which has every task it ever held until a vacuum.
 create or replace function durable.flush(
   _worker   uuid,
   _channel  int,
@@ -766,7 +767,7 @@ begin
       set state = e.s, result = e.r, error = e.x, finished_at = _now, epoch = e.e,
           started_at = coalesce(t.started_at, e.a)
       from e join durable.held h on h.task_id = e.t
-      where t.task_id = e.t and h.worker_id = _worker and h.epoch = e.e
+      where t.task_id = e.t and (h.worker_id = _worker) is true and h.epoch = e.e
       returning t.task_id, (t.parent_id is not null or t.caps is not null or t.deadline_at is not null or e.m) as more
     ), d as (
       delete from durable.held h using u where h.task_id = u.task_id
@@ -815,7 +816,7 @@ begin
     update durable.task t
     set state = 'parked', epoch = p.e, wake_at = p.u, started_at = coalesce(t.started_at, p.a)
     from p join durable.held h on h.task_id = p.t
-    where t.task_id = p.t and h.worker_id = _worker and h.epoch = p.e and t.wakes = p.w and (t.stop is null or p.s)
+    where t.task_id = p.t and (h.worker_id = _worker) is true and h.epoch = p.e and t.wakes = p.w and (t.stop is null or p.s)
     returning t.task_id, p.u, t.caps
   ), d as (
     delete from durable.held h using u where h.task_id = u.task_id
@@ -877,7 +878,7 @@ begin
     with u as (
       update durable.task t set ready_at = _now, epoch = x.e
       from json_to_recordset(_do -> 'gives') as x (t uuid, e int) join durable.held h on h.task_id = x.t
-      where t.task_id = x.t and h.worker_id = _worker and h.epoch = x.e
+      where t.task_id = x.t and (h.worker_id = _worker) is true and h.epoch = x.e
       returning t.task_id, case when t.lost >= 2 then -t.line else t.line end as line, t.prio, t.epoch
     ), d as (
       delete from durable.held h using u where h.task_id = u.task_id

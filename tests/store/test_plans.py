@@ -25,6 +25,10 @@ HISTORY = """
     insert into durable.journal (run_id, task_id, pos, epoch, kind, name, at)
     select n.id, n.id, 0, 1, 'step', 'charge', now() from n
 """
+HELD_ONCE = """
+    insert into durable.held (task_id, worker_id, epoch, claimed_at)
+    select gen_random_uuid(), %s, 1, now() from generate_series(1, %s)
+"""
 FILLS = {"all finished": ("succeeded", "2020-01-01"), "all ready": ("active", None), "all parked": ("parked", None)}
 
 
@@ -154,6 +158,19 @@ def test_a_plan_made_on_empty_tables_is_good_for_full_ones(store: Store, on_empt
         other.register("order")
         fill(other, "all finished")
     assert within(on_empty, costs(store)) == {}
+
+
+def test_a_worker_of_long_standing_pays_no_more_than_a_new_one(store: Store, on_empty: dict[str, int]) -> None:
+    """What a worker held once, and no vacuum has taken away yet, is not looked at by its next park or end."""
+    store.run("alter table durable.held set (autovacuum_enabled = off)")
+    measured = Measured(store)
+    for _ in range(8):
+        one_round(store, measured)
+    store.run(HELD_ONCE, measured.worker.id, MANY)
+    store.run("delete from durable.held")
+    rounds = [one_round(store, measured) for _ in range(3)]
+    cost = {name: min(each[name] for each in rounds) for name in ("park", "end")}
+    assert within({name: on_empty[name] for name in cost}, cost) == {}
 
 
 def test_a_batch_of_retention_costs_the_same_at_any_size(store: Store, finished: Store) -> None:
