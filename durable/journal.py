@@ -37,6 +37,7 @@ class Replay:
         self._next = 0
         self._asking: dict[str, asyncio.Future[Record | None]] = {}
         self._asked = 0
+        self._handing = False  # a record was given to a branch whose code has not run yet
         self._watch: asyncio.TimerHandle | None = None
         self.reading = 0  # branches that wait for the store, and not for their turn
 
@@ -52,7 +53,7 @@ class Replay:
             return self._take_optional(name)
         if self._next >= len(self._records):
             return None
-        if self._records[self._next].name == name:
+        if self._records[self._next].name == name and not self._handing:
             return self._advance()
         turn: asyncio.Future[Record | None] = asyncio.get_running_loop().create_future()
         self._asking[name] = turn
@@ -78,6 +79,7 @@ class Replay:
         return record
 
     def _let_next_go(self) -> None:
+        self._handing = False
         if self._next >= len(self._records):
             for turn in self._asking.values():
                 _resolve(turn, None)
@@ -88,6 +90,7 @@ class Replay:
             # One at a time: the next record goes out after the code that takes this one has run.
             _resolve(self._asking.pop(name), self._records[self._next])
             self._next += 1
+            self._handing = True
             asyncio.get_running_loop().call_soon(self._let_next_go)
 
     def _take_optional(self, name: str) -> Record:
