@@ -336,11 +336,14 @@ class DurableContext(Recording):
         return await self._services.lanes.run(info, fn, args, kwargs, limit, lane)
 
     async def _run_once(self, key: str, fn: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        began = time.monotonic()
         try:
             value = await self._attempt(key, 1, fn, args, kwargs, None, None)
             if faults.armed:
                 faults.point("step.after")
-            return await self.record_value("step", key, value)
+            return await self.record_value("step", key, value, int((time.monotonic() - began) * 1000))
+        except RecordRefused:
+            raise
         except Exception as exc:
             error = {**describe(exc), "step": key, "attempt": 1, "pos": self._pos}
             await self._record("failed", key, codec.encode(error))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import inspect
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -140,6 +141,7 @@ class Attempt:
         self._pos: int | None = None
         self._row: Json | None = None
         self._session: psycopg.AsyncConnection | psycopg.Connection | None = None
+        self._began = time.monotonic()
 
     async def run_async(self, fn: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         token = current.set(self._info)
@@ -193,7 +195,8 @@ class Attempt:
     def _record(self, data: bytes) -> tuple[Any, ...]:
         self._of.check_live()
         self._pos = self._of.take_position()
-        self._row, value = self._of.row("step", self._info.name, self._of.sealed(data), self._pos)
+        took = int((time.monotonic() - self._began) * 1000)
+        self._row, value = self._of.row("step", self._info.name, self._of.sealed(data), self._pos, took)
         return self._slot.record_params(self._row, value)
 
     async def _settle_failure(self, exc: Exception) -> None:

@@ -16,7 +16,7 @@ from collections.abc import Callable
 
 from durablectl import exits
 
-HURRY_SECONDS = 6.0
+HURRY_SECONDS = 10.0
 ASKING = (signal.SIGTERM, signal.SIGINT)
 HANDLED = b"\0"
 GIVEN_UP = b"durable: a step did not end in time; its run goes on elsewhere\n"

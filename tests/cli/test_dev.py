@@ -22,6 +22,9 @@ def test_one_command_runs_a_workflow_and_leaves_nothing(place: Any) -> None:
     assert place.left() == []
     listed = place.run("runs", "list", "--json")
     assert [run["state"] for run in json.loads(listed.out)] == ["succeeded"]
+    refused = place.run("dev", "hello", "--run", "hello", "--input", "whom=you")
+    assert refused.code == 4, refused
+    assert place.left() == []
 
 
 def test_other_commands_join_a_running_dev_and_ctrl_c_ends_it_all(place: Any, eventually: Command) -> None:
