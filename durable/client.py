@@ -14,7 +14,7 @@ from orjson import Fragment
 from psycopg.rows import dict_row
 from psycopg_pool import AsyncConnectionPool
 
-from durable import codec, models, runs
+from durable import codec, runs
 from durable.borrowed import execute_on
 from durable.codec import Codec, PlainCodec
 from durable.completions import Completions
@@ -33,6 +33,7 @@ from durable.workflow import Workflow
 # Between two tries of a read whose connection broke: a database needs a moment to come back.
 _RESTS = (0.0, 0.1, 0.5, 1.0, 2.0, 4.0)
 
+ENDED = "select state::text as state, result, error from durable.task where task_id = %s"
 START = "select asked::text, run_id::text from durable.start_runs(%s::json)"
 
 
@@ -143,16 +144,15 @@ class Durable:
         assert self._completions is not None
         async with asyncio.timeout(timeout):
             await self._completions.wait(str(_uuid(run_id)))
-        info = await self.run(run_id)
-        if info.state == "succeeded":
-            return info.result
-        kind = RunCancelled if info.state == "cancelled" else RunFailed
-        raise kind(str(run_id), info.error or {})
+        ended = (await self._fetch(ENDED, (_uuid(run_id),)))[0]
+        if ended["state"] == "succeeded":
+            return self._opened(ended["result"])
+        kind = RunCancelled if ended["state"] == "cancelled" else RunFailed
+        raise kind(str(run_id), ended["error"] or {})
 
     async def run(self, run_id: str) -> RunInfo:
         """One run, with its input, result and error."""
-        query = models.run.select().where(models.run.c.run_id == _uuid(run_id))
-        rows = await self._fetch(*models.compiled(query))
+        rows = await self._ask("run_query", _uuid(run_id))
         if not rows:
             raise NoSuchRun(f"no run {run_id}. It never existed, or was pruned by retention.")
         return self._info(rows[0])
@@ -175,24 +175,24 @@ class Durable:
         """The newest runs that fit, `limit` of them; `before` a run id pages on."""
         if state is not None and state not in runs.STATES:
             raise WrongArguments(f"there is no state {state!r}; known are {', '.join(runs.STATES)}")
-        query = runs.runs_query(
-            state=state, workflow=workflow, tag=tag, since=since, until=until, before=before, limit=limit
+        rows = await self._ask(
+            "runs_query", state=state, workflow=workflow, tag=tag, since=since, until=until, before=before, limit=limit
         )
-        return [self._info(row) for row in await self._fetch(*models.compiled(query))]
+        return [self._info(row) for row in rows]
 
     async def steps(self, run_id: str) -> Sequence[StepRecord]:
         """Everything that is recorded of a run, in order."""
-        rows = await self._fetch(*models.compiled(runs.steps_query(str(_uuid(run_id)))))
+        rows = await self._ask("steps_query", str(_uuid(run_id)))
         return [StepRecord(**{**row, "body": self._opened(row["body"])}) for row in rows]
 
     async def waits(self, run_id: str) -> Sequence[WaitInfo]:
         """What a run waits for now, besides times."""
-        rows = await self._fetch(*models.compiled(runs.waits_query(str(_uuid(run_id)))))
+        rows = await self._ask("waits_query", str(_uuid(run_id)))
         return [WaitInfo(**row) for row in rows]
 
     async def branches(self, run_id: str) -> Sequence[BranchInfo]:
         """The tasks that a run has spawned, in the order of their ids."""
-        rows = await self._fetch(*models.compiled(runs.branches_query(str(_uuid(run_id)))))
+        rows = await self._ask("branches_query", str(_uuid(run_id)))
         return [
             BranchInfo(**{**row, "input": self._opened(row["input"]), "result": self._opened(row["result"])})
             for row in rows
@@ -200,11 +200,11 @@ class Durable:
 
     async def progress(self, run_id: str) -> Sequence[ProgressInfo]:
         """How far a run and its children say they are."""
-        rows = await self._fetch(*models.compiled(runs.progress_query(str(_uuid(run_id)))))
+        rows = await self._ask("progress_query", str(_uuid(run_id)))
         return [ProgressInfo(**row) for row in rows]
 
     async def logs(self, run_id: str) -> Sequence[LogLine]:
-        rows = await self._fetch(*models.compiled(runs.logs_query(str(_uuid(run_id)))))
+        rows = await self._ask("logs_query", str(_uuid(run_id)))
         return [LogLine(**row) for row in rows]
 
     # ---------------------------------------------------------------- acting
@@ -303,6 +303,14 @@ class Durable:
                 return list(await (await own.execute(sql, params)).fetchall())
         except psycopg.Error as exc:
             raise refusal(exc) from None
+
+    async def _ask(self, name: str, *args: Any, **kwargs: Any) -> list[dict[str, Any]]:
+        """The rows of one of the named queries."""
+        # Imported here: SQLAlchemy costs half a second, and not every program looks at runs.
+        from durable import queries
+        from durable.models import compiled
+
+        return await self._fetch(*compiled(getattr(queries, name)(*args, **kwargs)))
 
     async def _fetch(self, sql: str, params: Any) -> list[dict[str, Any]]:
         """Read. A broken connection is asked again on another one for a while: nothing here changes by being asked."""

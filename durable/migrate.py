@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import psycopg
-from alembic.config import Config
 
-from alembic import command
 from durable.errors import StoreUnavailable
 from durable.link import explain_unreachable
+
+if TYPE_CHECKING:
+    from alembic.config import Config
 
 # The version that this program works with; a test compares it with the newest migration.
 HEAD = "0001"
@@ -26,6 +28,9 @@ def folder(name: str) -> Path:
 
 def migrate(dsn: str, revision: str = "head") -> None:
     """Upgrade the store in this database; does nothing when it is up to date."""
+    # Imported here: most commands never migrate, and Alembic brings SQLAlchemy along.
+    from alembic import command
+
     try:
         with psycopg.connect(dsn, autocommit=True, application_name="durable-migrate") as guard:
             guard.execute("select pg_advisory_lock(%s)", (_LOCK,))
@@ -35,6 +40,8 @@ def migrate(dsn: str, revision: str = "head") -> None:
 
 
 def _config(dsn: str) -> Config:
+    from alembic.config import Config
+
     config = Config()
     config.set_main_option("script_location", str(folder("alembic")).replace("%", "%%"))
     config.attributes["dsn"] = dsn
