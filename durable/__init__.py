@@ -17,12 +17,15 @@ from durable.errors import (
     StepTimeout,
 )
 from durable.lanes import StepInfo, current_step
+from durable.logs import log_to_stderr
 from durable.retry import RetryPolicy
 from durable.settings import Settings
 from durable.start import Start
 from durable.sync import SyncDurable
 from durable.worker import Worker
 from durable.workflow import Workflow, step, workflow
+
+log_to_stderr()
 
 __all__ = [
     "Cancelled", "ChildFailed", "Durable", "DurableContext", "DurableError", "EventTimeout", "Group", "Handle",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -37,7 +38,9 @@ class RunLog:
     def _write(self, level: str, message: str, fields: dict[str, Any]) -> None:
         if self._of.replaying:
             return
-        _log.log(_LEVELS[level], message, run=self._of.run_id, **fields)
+        # A closed stream is no reason for a run to fail.
+        with contextlib.suppress(OSError, ValueError):
+            _log.log(_LEVELS[level], message, run=self._of.run_id, **fields)
         text = message.replace("\x00", "\\0")
         row = {
             "r": self._of.run_id,

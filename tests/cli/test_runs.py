@@ -102,7 +102,9 @@ def test_a_list_can_be_narrowed(durable: Command, working: Command, eventually: 
     start(durable, "busy", "--input", "event=y", "--at", "2999-01-01T00:00:00Z")
 
     def events(*arguments: str) -> list[str]:
-        return [run["input"]["event"] for run in json.loads(durable("runs", "list", "--json", *arguments).out)]
+        said = durable("runs", "list", "--json", *arguments)
+        assert said.code == 0, said
+        return [run["input"]["event"] for run in json.loads(said.out)]
 
     assert events() == ["y", "x"]
     assert events("--state", "delayed") == ["y"]
