@@ -1,4 +1,4 @@
-"""Where logs go: to stderr, unless the program has configured structlog itself. Never to stdout, which is for results."""
+"""Where logs go: to stderr, unless the program configured structlog itself. Never to stdout: results go there."""
 
 from __future__ import annotations
 
