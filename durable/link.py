@@ -7,7 +7,8 @@ wrapper without cursors, adaptation or a reader registered anew for every query.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import psycopg
@@ -61,6 +62,7 @@ class Link:
         self._waiter: asyncio.Future[pq.abc.PGresult] | None = None
         self._last: pq.abc.PGresult | None = None
         self._loop.add_reader(self._fd, self._readable)
+        self._listening = True
         self._prepared = 0
         self.calls = 0
 
@@ -71,7 +73,8 @@ class Link:
     async def call(self, sql: str, params: Sequence[Param], fault: str | None = None) -> bytes | None:
         """Run `sql` and answer with its first column of its first row."""
         name = self._names.get(sql) or await self._prepare(sql)
-        self._pg.send_query_prepared(name, params)
+        with self._sending():
+            self._pg.send_query_prepared(name, params)
         self.calls += 1
         if faults.armed and fault is not None:
             self._pg.flush()
@@ -80,23 +83,24 @@ class Link:
         return result.get_value(0, 0) if result.ntuples else None
 
     async def close(self) -> None:
-        self._loop.remove_reader(self._fd)
-        self._loop.remove_writer(self._fd)
+        self._stop_listening()
         await self._connection.close()
 
     async def _prepare(self, sql: str) -> bytes:
         # Never a name again whose preparation was cancelled half-way: the server may know it.
         self._prepared += 1
         name = b"d%d" % self._prepared
-        self._pg.send_prepare(name, sql.encode())
+        with self._sending():
+            self._pg.send_prepare(name, sql.encode())
         await self._answer()
         self._names[sql] = name
         return name
 
     async def _answer(self) -> pq.abc.PGresult:
         waiter = self._waiter = self._loop.create_future()
-        if self._pg.flush():
-            self._loop.add_writer(self._fd, self._writable)
+        with self._sending():
+            if self._pg.flush():
+                self._loop.add_writer(self._fd, self._writable)
         try:
             result: pq.abc.PGresult = await waiter
         finally:
@@ -130,11 +134,25 @@ class Link:
             self._waiter.set_result(last)
 
     def _broken(self, exc: Exception) -> None:
-        # The socket stays readable for ever once it is closed: stop listening, or the loop spins.
-        self._loop.remove_reader(self._fd)
-        self._loop.remove_writer(self._fd)
+        self._stop_listening()
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_exception(errors.OperationalError(str(exc)))
+
+    @contextlib.contextmanager
+    def _sending(self) -> Iterator[None]:
+        try:
+            yield
+        except psycopg.Error:
+            self._stop_listening()
+            raise
+
+    def _stop_listening(self) -> None:
+        """Once, and at once: libpq closes the socket of a broken session itself, and its number may be that of somebody
+        else's socket by the time this one is closed."""
+        if self._listening:
+            self._listening = False
+            self._loop.remove_reader(self._fd)
+            self._loop.remove_writer(self._fd)
 
     @property
     def broken(self) -> bool:

@@ -261,13 +261,14 @@ class Parking:
 
     def _news(self, wakes: int, stop: str | None, waits: list[Any] | None) -> None:
         self.wakes = wakes
+        # A stop first: the child that was cancelled with its parent is no failure that the parent should see.
+        if stop is not None and self.stop is None and not self.heeded:
+            self.stop = stop
+            self._fail_waits(Cancelled(stop))
         for key, outcome, until in waits or ():
             self.registered.setdefault(key, until)
             if outcome is not None:
                 self._deliver(key, outcome)
-        if stop is not None and self.stop is None and not self.heeded:
-            self.stop = stop
-            self._fail_waits(Cancelled(stop))
 
     def _fire_due(self) -> None:
         now = self._clock.now()

@@ -112,9 +112,14 @@ class TaskRun:
         stop = self.claimed.stop
         if stop is None:
             try:
-                return await self._body(records)
+                end = await self._body(records)
             except Cancelled as exc:
                 stop = exc.why
+            else:
+                if end["s"] == "succeeded" or self.parking.stop is None:
+                    return end
+                # It failed, but over its own cancel: over a child that was stopped with it, for example.
+                stop = self.parking.stop
         return await self._stopped(records, stop)
 
     async def _load(self) -> list[Record]:

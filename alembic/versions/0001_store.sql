@@ -1571,29 +1571,27 @@ begin
 end
 $$;
 
--- stop_below: a cancel for a task and every open task below it. Answers with the lines where one is ready to
--- clean up.
+-- stop_below: a cancel for a task and every open task below it, from the top: a child that ends before its parent
+-- has heard of the cancel would look like a failure to it. Answers with the lines where one is ready to clean up.
 create or replace function durable.stop_below(_signal durable.signal, _now timestamptz) returns int[]
 language plpgsql as $$
 declare
-  _task  uuid;
+  _below durable.signal := _signal;
   _lines int[];
+  _some  int[];
 begin
-  for _task in
-    with recursive d (task_id) as (
-      select _signal.task_id
-      union all
-      select c.child_id from d join durable.open_child c on c.parent_id = d.task_id
-    )
-    select d.task_id from d
-  loop
-    perform from durable.task t where t.task_id = _task for update skip locked;
-    if not found or not durable.stop_task(_task, _signal.name, _now) then
-      insert into durable.signal (shard, id, kind, run_id, task_id, name)
-      values (durable.shard(_signal.run_id::text), durable.uuid7(), 'cancel', _signal.run_id, _task, _signal.name);
-    end if;
-    _lines := _lines || array(select case when t.lost >= 2 then -t.line else t.line end from durable.task t
-                              where t.task_id = _task and t.state = 'active');
+  perform from durable.task t where t.task_id = _signal.task_id for update skip locked;
+  if not found or not durable.stop_task(_signal.task_id, _signal.name, _now) then
+    insert into durable.signal (shard, id, kind, run_id, task_id, name)
+    select durable.shard(_signal.run_id::text), durable.uuid7(), 'cancel', _signal.run_id, _signal.task_id, _signal.name
+    where exists (select from durable.task t where t.task_id = _signal.task_id);
+    return null;
+  end if;
+  _lines := array(select case when t.lost >= 2 then -t.line else t.line end from durable.task t
+                  where t.task_id = _signal.task_id and t.state = 'active');
+  for _below.task_id in select c.child_id from durable.open_child c where c.parent_id = _signal.task_id loop
+    _some := durable.stop_below(_below, _now);
+    _lines := _lines || _some;
   end loop;
   return _lines;
 end

@@ -79,9 +79,15 @@ class Fleet:
         for worker in self.workers:
             worker.kill()
 
+    def ask(self) -> None:
+        """Let each worker log what its tasks wait for."""
+        for worker in self.workers:
+            worker.send(signal.SIGUSR1)
+        time.sleep(1)
+
     def told(self) -> str:
         """What the workers logged."""
-        return "\n".join(f"--- {log.name}\n{log.read_text()[-6000:]}" for log in sorted(self._logs.glob("*.log")))
+        return "\n".join(f"--- {log.name}\n{log.read_text()[-12000:]}" for log in sorted(self._logs.glob("*.log")))
 
 
 def eventually(condition: Callable[[], bool], what: str, within: float = 30.0) -> None:

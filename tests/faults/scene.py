@@ -118,6 +118,7 @@ class Scene:
         try:
             eventually(self.at_rest, "every run is final", within)
         except AssertionError as error:
+            self.fleet.ask()
             raise AssertionError(f"{error}\n{self._open()}\n{self.fleet.told()}") from None
         self.check()
 

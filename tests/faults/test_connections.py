@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import time
 
 import psycopg
 import pytest
 
+from durable.link import Link
 from tests.faults.fleet import eventually
 from tests.faults.scene import Scene
 from tests.faults.wire import Wire
 
+CUTS = 80
 SESSIONS = "select pid from pg_stat_activity where application_name like 'durable%:%' and datname = current_database()"
 
 
@@ -22,11 +25,11 @@ def test_ended_sessions_cost_no_run_and_repeat_no_step(scene: Scene, seed: int) 
     scene.begin(scene.fleet.start(lease=30), scene.fleet.start(lease=30))
     scene.start_mixture("ended", 4)
     with psycopg.connect(scene.dsn, autocommit=True) as admin:
-        while scene.unfinished():
+        for _ in range(CUTS):
             pids = [row[0] for row in admin.execute(SESSIONS)]
             if pids:
                 admin.execute("select pg_terminate_backend(%s)", (chance.choice(pids),))
-            time.sleep(chance.uniform(0, 0.05))
+            time.sleep(chance.uniform(0, 0.08))
     scene.finish()
 
 
@@ -53,3 +56,23 @@ def test_an_answer_in_pieces_is_one_answer(scene: Scene) -> None:
         scene.finish()
     finally:
         wire.close()
+
+
+async def test_closing_a_broken_session_leaves_the_others_alone(durable_dsn: str) -> None:
+    """A broken session's socket is closed by the driver, and a new session gets its number: when the broken one is
+    closed at last, the new one still hears its answers."""
+    broken = await Link.open(durable_dsn, "broken")
+    pid = await broken.call("select pg_backend_pid()", ())
+    async with await psycopg.AsyncConnection.connect(durable_dsn, autocommit=True) as admin:
+        await admin.execute("select pg_terminate_backend(%s)", (int(pid or b"0"),))
+        async with asyncio.timeout(10):
+            while not broken.broken:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+    others = [await Link.open(durable_dsn, "other") for _ in range(5)]
+    await broken.close()
+    try:
+        async with asyncio.timeout(10):
+            assert [await other.call("select 1", ()) for other in others] == [b"1"] * 5
+    finally:
+        for other in others:
+            await other.close()

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import multiprocessing
 import os
+import signal
 import sys
+import threading
 from typing import Any, NamedTuple
 
 import structlog
@@ -30,10 +33,25 @@ def serve(order: Order) -> None:
     os.environ["FAULTS_WORLD"] = order.world
     structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
     faults.arm(order.fault)
+    threading.Thread(target=_end_with_the_test, daemon=True).start()
     asyncio.run(_work(order))
 
 
 async def _work(order: Order) -> None:
     worker = Worker(order.dsn, workload.ALL, settings=Settings(**order.settings))
     worker.stop_on_signals()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, _tell_where_everyone_is)
     await worker.run()
+
+
+def _tell_where_everyone_is() -> None:
+    """For a test that has failed: what each task of the loop waits for."""
+    for task in asyncio.all_tasks():
+        task.print_stack(limit=4, file=sys.stderr)
+
+
+def _end_with_the_test() -> None:
+    """A test run that is itself killed must not leave workers behind."""
+    if (parent := multiprocessing.parent_process()) is not None:
+        parent.join()
+        os._exit(1)
