@@ -99,8 +99,6 @@ class DurableContext(Recording):
         async def perform(attempt: int) -> Any:
             began = time.monotonic()
             value = await self._attempt(key, attempt, fn, args, kwargs, limit, lane)
-            if faults.armed:
-                faults.point("step.after")
             return await self.record_value("step", key, value, int((time.monotonic() - began) * 1000))
 
         return await self._with_retries(key, retry or policy.retry, perform, failed)
@@ -290,20 +288,21 @@ class DurableContext(Recording):
     async def _step_now(self, key: str, fn: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """The hot path, the first attempt of an async step: no timer, no task, no thread, no layer in between."""
         parking = self._parking
+        info = StepInfo(self.run_id, self.task_id, key, 1)
         if self._services.gate.closed:
             await self._wait_at_gate()
         if faults.armed:
-            faults.point("step.before")
+            faults.point("step.before", info)
         parking.busy += 1
         try:
             began = time.monotonic()
-            token = current.set(StepInfo(self.run_id, self.task_id, key, 1))
+            token = current.set(info)
             try:
                 value = await fn(*args, **kwargs)
             finally:
                 current.reset(token)
             if faults.armed:
-                faults.point("step.after")
+                faults.point("step.after", info)
             data = codec.encode(value, limit=self._services.settings.max_value_bytes)
             pos = self._pos
             await self._hand_in("step", key, self.sealed(data), None, int((time.monotonic() - began) * 1000))
@@ -332,15 +331,16 @@ class DurableContext(Recording):
         if self._services.gate.closed:
             await self._wait_at_gate()
         if faults.armed:
-            faults.point("step.before")
-        return await self._services.lanes.run(info, fn, args, kwargs, limit, lane)
+            faults.point("step.before", info)
+        value = await self._services.lanes.run(info, fn, args, kwargs, limit, lane)
+        if faults.armed:
+            faults.point("step.after", info)
+        return value
 
     async def _run_once(self, key: str, fn: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         began = time.monotonic()
         try:
             value = await self._attempt(key, 1, fn, args, kwargs, None, None)
-            if faults.armed:
-                faults.point("step.after")
             return await self.record_value("step", key, value, int((time.monotonic() - began) * 1000))
         except RecordRefused:
             raise

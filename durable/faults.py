@@ -1,4 +1,4 @@
-"""Marked points of the protocol at which a test may kill this process.
+"""Marked points of the protocol at which a test may kill this process, or watch it.
 
 `DURABLE_FAULT=flush.sent:3` ends the process with SIGKILL when it comes to that point for the third time. Nothing is
 armed otherwise, and a point costs one comparison.
@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Callable
+from typing import Any
 
 POINTS = (
     "claim.before",
@@ -37,7 +39,11 @@ class _Trap:
         self.left = int(count or 1)
 
 
+# Called with the name of each point and the step it is about, if any; what they raise is raised there.
+Watcher = Callable[[str, Any], None]
+
 _trap = _Trap(os.environ.get("DURABLE_FAULT"))
+_watchers: list[Watcher] = []
 armed = bool(_trap.name)
 
 
@@ -45,14 +51,31 @@ def arm(spec: str | None) -> None:
     """Set the trap from inside the process; None takes it away."""
     global _trap, armed
     _trap = _Trap(spec)
-    armed = bool(_trap.name)
-    if armed and _trap.name not in POINTS:
+    armed = bool(_trap.name or _watchers)
+    if _trap.name and _trap.name not in POINTS:
         raise ValueError(f"unknown fault point {_trap.name!r}; known are {', '.join(POINTS)}")
 
 
-def point(name: str) -> None:
+def watch(watcher: Watcher) -> None:
+    """Have every point told to `watcher`, until `unwatch`."""
+    global armed
+    _watchers.append(watcher)
+    armed = True
+
+
+def unwatch(watcher: Watcher) -> None:
+    global armed
+    _watchers.remove(watcher)
+    armed = bool(_trap.name or _watchers)
+
+
+def point(name: str, about: Any = None) -> None:
     """Die here, if the trap says so."""
-    if armed and name == _trap.name:
+    if not armed:
+        return
+    for watcher in _watchers:
+        watcher(name, about)
+    if name == _trap.name:
         _trap.left -= 1
         if _trap.left == 0:
             os.kill(os.getpid(), signal.SIGKILL)

@@ -141,6 +141,17 @@ class Term:
             run.drain()
         self._check_quiet()
 
+    def runs(self, task_id: str) -> bool:
+        """Whether this very term runs the task now."""
+        return task_id in self._running
+
+    def cut(self) -> None:
+        """Say nothing more to the store and stop all code here, as if this process were gone. For tests."""
+        for channel in self._channels:
+            channel.call = _never  # type: ignore[assignment, method-assign]
+        for run in [*self._running.values(), *self._parked.values()]:
+            run.abandon()
+
     async def drained(self, within: float) -> None:
         """Wait for the last step to be recorded, but not for ever; then leave."""
         with contextlib.suppress(TimeoutError):
@@ -413,3 +424,7 @@ class Term:
 
     def _kick(self) -> None:
         self._writers[0].kick()
+
+
+async def _never(*_: object) -> None:
+    await asyncio.get_running_loop().create_future()

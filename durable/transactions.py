@@ -112,6 +112,7 @@ class Transactions:
     async def _try(
         self, of: Recording, info: StepInfo, slot: Slot, fn: Callable[..., Any], args: Any, kwargs: Any
     ) -> Any:
+        faults.point("step.before", info)
         attempt = Attempt(of, info, slot)
         if inspect.iscoroutinefunction(fn):
             return await attempt.run_async(fn, args, kwargs)
@@ -152,8 +153,8 @@ class Attempt:
                     value = await fn(session, *args, **kwargs)
                     data = self._of.encoded(value)
                     await session.execute(RECORD, self._record(data))
-                    faults.point("transaction.before")
-                faults.point("transaction.after")
+                    faults.point("transaction.before", self._info)
+                faults.point("transaction.after", self._info)
             except Exception as exc:
                 await self._settle_failure(exc)
             return orjson.loads(data)
@@ -173,8 +174,8 @@ class Attempt:
                 # Positions belong to the loop's thread.
                 params = asyncio.run_coroutine_threadsafe(self._record_on_loop(data), loop).result()
                 session.execute(RECORD, params)
-                faults.point("transaction.before")
-            faults.point("transaction.after")
+                faults.point("transaction.before", self._info)
+            faults.point("transaction.after", self._info)
             return data
 
         self._data = b"null"

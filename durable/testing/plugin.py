@@ -5,13 +5,15 @@ Kept free of imports of the runtime until a fixture is used, so that it costs ot
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
     from durable.testing.databases import Databases
+    from durable.testing.lab import Lab
+    from durable.workflow import Workflow
 
 
 @pytest.fixture(scope="session")
@@ -36,3 +38,14 @@ def durable_dsn(durable_databases: Databases) -> Iterator[str]:
         yield dsn
     finally:
         durable_databases.drop(dsn)
+
+
+@pytest.fixture
+def durable_lab(durable_dsn: str) -> Callable[..., Lab]:
+    """`async with durable_lab(order, ship) as lab:` a worker with these workflows on a database of the test's own."""
+    from durable.testing.lab import Lab
+
+    def open_lab(*workflows: Workflow, **settings: Any) -> Lab:
+        return Lab(durable_dsn, workflows, **settings)
+
+    return open_lab
