@@ -130,7 +130,10 @@ begin
   if _notify and _lines is not null then
     perform pg_notify('durable_work', 'r' || array_to_string(_lines, ','));
   end if;
-  if _notify and (_lines is null or exists (select from json_to_recordset(_new) as x (at timestamptz) where x.at > _now)) then
+  -- Timers that a worker does not know of yet: it learns of them by its next pass.
+  if _notify and (_lines is null or exists (
+       select from json_to_recordset(_new) as x (at timestamptz, deadline double precision)
+       where x.at > _now or x.deadline is not null)) then
     perform pg_notify('durable_work', 's');
   end if;
 end

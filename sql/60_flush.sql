@@ -140,6 +140,11 @@ begin
     lines := durable.place(_do -> 'spawns', _now);
     shards := array(select durable.shard(q.cap_key) from json_to_recordset(_do -> 'spawns') as s (id uuid)
                     join durable.cap_queue q on q.task_id = s.id);
+    if exists (select from json_to_recordset(_do -> 'spawns') as s (at timestamptz, deadline double precision)
+               where s.at is not null or s.deadline is not null) then
+      -- A pass of any shard tells the worker when the next timer is due.
+      shards := shards || 0;
+    end if;
   end if;
   if _do -> 'events' is not null then
     with e as materialized (

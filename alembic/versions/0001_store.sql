@@ -426,7 +426,10 @@ begin
   if _notify and _lines is not null then
     perform pg_notify('durable_work', 'r' || array_to_string(_lines, ','));
   end if;
-  if _notify and (_lines is null or exists (select from json_to_recordset(_new) as x (at timestamptz) where x.at > _now)) then
+  -- Timers that a worker does not know of yet: it learns of them by its next pass.
+  if _notify and (_lines is null or exists (
+       select from json_to_recordset(_new) as x (at timestamptz, deadline double precision)
+       where x.at > _now or x.deadline is not null)) then
     perform pg_notify('durable_work', 's');
   end if;
 end
@@ -850,6 +853,11 @@ begin
     lines := durable.place(_do -> 'spawns', _now);
     shards := array(select durable.shard(q.cap_key) from json_to_recordset(_do -> 'spawns') as s (id uuid)
                     join durable.cap_queue q on q.task_id = s.id);
+    if exists (select from json_to_recordset(_do -> 'spawns') as s (at timestamptz, deadline double precision)
+               where s.at is not null or s.deadline is not null) then
+      -- A pass of any shard tells the worker when the next timer is due.
+      shards := shards || 0;
+    end if;
   end if;
   if _do -> 'events' is not null then
     with e as materialized (

@@ -142,6 +142,25 @@ async def test_a_run_past_its_deadline_fails(runtime: Runtime) -> None:
             await runtime.client.result(run_id, timeout=30)
 
 
+async def test_a_workers_passer_knows_the_deadlines_of_runs_and_children(runtime: Runtime) -> None:
+    """A deadline is acted on when it is due, although nobody polls: the start and the spawn told the worker."""
+
+    @workflow
+    async def late(ctx: DurableContext) -> None:
+        await ctx.wait_for_event("never")
+
+    @workflow
+    async def parent(ctx: DurableContext) -> None:
+        await ctx.wait_for(await ctx.spawn(late, options=Start(deadline=0.3)))
+
+    await runtime.work(late, parent, poll_seconds=3600, idle_poll_seconds=3600)
+    own = await runtime.client.start(late, options=Start(deadline=0.3))
+    with pytest.raises(RunFailed, match="DeadlineExceeded"):
+        await runtime.client.result(own, timeout=30)
+    with pytest.raises(RunFailed, match="deadline"):
+        await runtime.run(parent)
+
+
 async def test_a_run_in_time_forgets_its_deadline(runtime: Runtime) -> None:
     """The deadline of a finished run leaves no timer behind."""
 
