@@ -51,9 +51,9 @@ QUICK = Sizes(
     latencies=50,
     resume_steps=1_000,
     resume_loops=2_000,
-    resumes=2,
+    resumes=1,
     children=(100, 1_000),
-    idle_seconds=3.0,
+    idle_seconds=2.0,
     parked_in_memory=1_000,
     churn=10_000,
 )
