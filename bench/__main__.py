@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 import logging
 from collections.abc import AsyncIterator, Callable
@@ -16,7 +15,7 @@ from bench.limits import Limits
 from bench.result import Result
 from bench.sizes import NAMED
 from bench.stage import Stage, stage, surroundings
-from bench.worker import fastest_loop
+from durable import process
 
 
 class Bench(NamedTuple):
@@ -93,5 +92,4 @@ def arguments() -> argparse.Namespace:
 
 if __name__ == "__main__":
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
-    with asyncio.Runner(loop_factory=fastest_loop()) as runner:
-        runner.run(main(arguments()))
+    process.run(main(arguments()))

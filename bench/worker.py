@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.workloads import SERVED
-from durable import Settings, Worker
+from durable import Settings, Worker, process
 
 
 async def serve(dsn: str, given: dict[str, str]) -> None:
@@ -67,17 +67,7 @@ def _say(what: dict[str, Any]) -> None:
 def main() -> None:
     dsn, *rest = sys.argv[1:]
     given = dict(part.split("=", 1) for part in rest)
-    with asyncio.Runner(loop_factory=fastest_loop()) as runner:
-        runner.run(serve(dsn, given))
-
-
-def fastest_loop() -> Any:
-    """uvloop where it installs, as the command does."""
-    try:
-        import uvloop
-    except ImportError:
-        return None
-    return uvloop.new_event_loop
+    process.run(serve(dsn, given))
 
 
 if __name__ == "__main__":

@@ -46,7 +46,7 @@ class PlainCodec:
         return data
 
 
-def encode(value: Any, *, limit: int = LIMIT) -> bytes:
+def encode(value: Any, limit: int = LIMIT) -> bytes:
     """`value` as JSON, or `ValueRefused` with the path to what cannot be stored."""
     try:
         data = orjson.dumps(value, option=_OPTIONS)

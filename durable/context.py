@@ -88,7 +88,7 @@ class DurableContext(Recording):
         limit = policy.timeout if timeout is None else _seconds(timeout)
         lane = lane or policy.lane or lane_of(fn, limit)
         failed = None
-        if self._replay is None and lane == "loop" and limit is None and self._parking.free_to_act:
+        if lane == "loop" and limit is None and self._replay is None and self._parking.free_to_act:
             try:
                 return await self._step_now(key, fn, args, kwargs)
             except RecordRefused:
@@ -303,7 +303,7 @@ class DurableContext(Recording):
                 current.reset(token)
             if faults.armed:
                 faults.point("step.after", info)
-            data = codec.encode(value, limit=self._services.settings.max_value_bytes)
+            data = codec.encode(value, self._most)
             pos = self._pos
             await self._hand_in("step", key, self.sealed(data), None, int((time.monotonic() - began) * 1000))
             if self._open_transactions or parking.phase is not _LIVE:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from orjson import Fragment
 
 from durable import codec
+from durable.codec import PlainCodec
 from durable.errors import Diverged, Evicted
 from durable.failures import describe, raised
 from durable.journal import Record, Replay
@@ -39,6 +40,8 @@ class Recording:
         self._counts: dict[str, int] = {}
         self._open_transactions: dict[int, asyncio.Future[None]] = {}
         self._loop = asyncio.get_running_loop()
+        self._most = services.settings.max_value_bytes
+        self._sealing = not isinstance(services.codec, PlainCodec)
 
     @property
     def replaying(self) -> bool:
@@ -140,10 +143,10 @@ class Recording:
         return row, value
 
     def encoded(self, value: Any) -> bytes:
-        return codec.encode(value, limit=self._services.settings.max_value_bytes)
+        return codec.encode(value, self._most)
 
     def sealed(self, data: bytes) -> bytes:
-        return codec.sealed_with(self._services.codec, data)
+        return codec.sealed_with(self._services.codec, data) if self._sealing else data
 
     def opened(self, body: Any) -> Any:
         return codec.unsealed_with(self._services.codec, body)

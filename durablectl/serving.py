@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import structlog
 
-from durable import Settings, Worker, Workflow
+from durable import Settings, Worker, Workflow, process
 from durablectl.database import VARIABLE
 from durablectl.ending import Ending
 
@@ -48,7 +47,7 @@ def serve(service: Service, *, meanwhile: Meanwhile | None = None, leash: int | 
     # Steps and workflows of the user find the store here, whoever has chosen it.
     os.environ[VARIABLE] = service.url
     ending = Ending(service.patience, leash)
-    _run(_serve(service, ending, meanwhile or _announce))
+    process.run(_serve(service, ending, meanwhile or _announce))
 
 
 async def _serve(service: Service, ending: Ending, meanwhile: Meanwhile) -> None:
@@ -83,16 +82,3 @@ async def _once_ready(worker: Worker, meanwhile: Meanwhile) -> None:
 async def _announce(worker: Worker) -> None:
     assert worker.term is not None
     log.info("the worker is ready", worker=worker.term.worker_id)
-
-
-def _run(main: Coroutine[Any, Any, None]) -> None:
-    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        runner.run(main)
-
-
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
-    try:
-        import uvloop
-    except ImportError:
-        return asyncio.new_event_loop
-    return uvloop.new_event_loop
