@@ -152,13 +152,29 @@ class DurableContext(Recording):
 
     async def sleep(self, duration: Seconds, *, name: str = "sleep") -> None:
         """Sleep without holding a slot, through crashes and restarts."""
-        await self._sleep(name, lambda now: now + _seconds(duration))
+        await self.sleep_by(lambda now: now + _seconds(duration), name=name)
 
     async def sleep_until(self, when: datetime, *, name: str = "sleep") -> None:
         """Sleep until a time with a zone."""
         if when.tzinfo is None:
             raise ValueRefused(f"sleep_until({when.isoformat()}): a time without a zone; add tzinfo=UTC")
-        await self._sleep(name, lambda now: when.timestamp())
+        await self.sleep_by(lambda now: when.timestamp(), name=name)
+
+    async def sleep_by(self, end: Callable[[float], float], *, name: str = "sleep") -> None:
+        """Sleep until what `end` makes of the time it is now; asked once, then recorded."""
+        key = self._key(name)
+        record = await self._recorded(key, ("sleep",))
+        if record is None:
+            async with self._operation():
+                until = end(self._services.clock.now())
+                await self._record("sleep", key, codec.encode({"until": until}))
+        else:
+            until = record.body["until"]
+        if await self._recorded(key, ("slept",)) is None:
+            async with self._operation():
+                await self._parking.until(key, until)
+                self._parking.check()
+                await self._record("slept", key, b"null")
 
     async def wait_for_event(
         self,
@@ -359,21 +375,6 @@ class DurableContext(Recording):
             return NotRun()
         message = answer.get("fail") or "a person decided that it failed"
         return StepUncertain({"type": "StepUncertain", "message": message, "step": key, "pos": self._pos})
-
-    async def _sleep(self, name: str, at: Callable[[float], float]) -> None:
-        key = self._key(name)
-        record = await self._recorded(key, ("sleep",))
-        if record is None:
-            async with self._operation():
-                until = at(self._services.clock.now())
-                await self._record("sleep", key, codec.encode({"until": until}))
-        else:
-            until = record.body["until"]
-        if await self._recorded(key, ("slept",)) is None:
-            async with self._operation():
-                await self._parking.until(key, until)
-                self._parking.check()
-                await self._record("slept", key, b"null")
 
     async def _child_results(self, record: Record, handles: Sequence[Handle]) -> list[Any]:
         """How the children ended; the record says which one of them decided the wait, if one did."""

@@ -53,6 +53,11 @@ class Recording:
         if self._replay is not None:
             self._replay.finish()
 
+    def forget(self, name: str) -> None:
+        """The operation of this name was cancelled by the workflow itself, at a point that a replay comes to again."""
+        if self._replay is not None:
+            self._replay.forget(f"{self._prefix}{name}")
+
     def say(self, effects: Effects) -> None:
         """Something for the store that nobody waits for."""
         entry = Entry(self.task_id, None)
