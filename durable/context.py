@@ -265,6 +265,11 @@ class DurableContext(Recording):
         results = await self._child_results(record, handles)
         return results[0] if isinstance(tasks, Handle) or mode == "any" else results
 
+    def cancel_child(self, child: Handle, reason: str) -> None:
+        """Ask a child to end, with everything below it. Nothing waits for it; on a replay it was asked already."""
+        if not self.replaying:
+            self.say({"cancels": [{"r": self.run_id, "t": child.task_id, "n": reason}]})
+
     async def gather(self, *branches: Awaitable[Any] | Handle, return_exceptions: bool = False) -> list[Any]:
         """Run branches of this task side by side: steps, sleeps, waits, handles of children.
 
