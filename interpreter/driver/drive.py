@@ -201,8 +201,9 @@ class Drive:
 
     def _units_of(self, command: Spawn) -> list[Flight]:
         first = command.units if command.cap is None else command.units[: command.cap]
-        self._queued[command.path] = deque(command.units[len(first) :])
-        self._fork_of |= {unit.path: command.path for unit in command.units}
+        if command.path not in self._fork_of:
+            self._queued[command.path] = deque(command.units[len(first) :])
+            self._fork_of |= {unit.path: command.path for unit in command.units}
         return [self._flight(unit) for unit in first]
 
     def _next_unit(self, ended: str) -> list[Flight]:
