@@ -10,12 +10,12 @@ import asyncio
 from collections import deque
 from typing import Any, Final
 
-from durable import DurableContext, Handle, RetryPolicy
+from durable import DurableContext, Handle
 from interpreter.driver import units
 from interpreter.driver.functions_protocol import Functions
 from interpreter.driver.notes import Notes
 from interpreter.driver.operations import PERFORM
-from interpreter.plan import RetryRule
+from interpreter.driver.saving import Saving
 from interpreter.walker import Walk, apply
 from interpreter.walker.commands import (
     Cancel,
@@ -48,12 +48,12 @@ class Drive:
     """One walk of one task, from its first record to its end."""
 
     def __init__(
-        self, ctx: DurableContext, walk: Walk, functions: Functions, workflow: str, policies: dict[int, Any]
+        self, ctx: DurableContext, walk: Walk, functions: Functions, workflow: str, calls: dict[Any, Any]
     ):
         self.ctx = ctx
         self.walk = walk
         self.functions = functions
-        self.policies = policies
+        self.calls = calls
         self.workflow = workflow
         self.inputs: dict[str, Any] = {}
         self.spawned: dict[str, Handle] = {}
@@ -61,12 +61,16 @@ class Drive:
         self._queued: dict[str, deque[Unit]] = {}  # units that wait for their cap, by the fork they belong to
         self._fork_of: dict[str, str] = {}
         self._notes = Notes(ctx)
+        self._saving = Saving(ctx)
         self._end: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-    async def run(self, first: Record) -> SettleRun:
-        """Walk to the end. A chain of operations runs right here; several at once, in tasks of their own."""
+    async def run(self, first: Record | list[Any]) -> SettleRun:
+        """Walk to the end, from the first record or from the commands that a snapshot left unanswered.
+
+        A chain of operations runs right here; several at once, in tasks of their own.
+        """
         try:
-            started = self._feed(first)
+            started = [self._flight(one) for one in first] if isinstance(first, list) else self._feed(first)
             while len(started) == 1 and len(self.flights) == 1:
                 record = await self._perform(started[0])
                 started = self._landed(started[0], record)
@@ -79,12 +83,6 @@ class Drive:
         self._notes.close()
         assert self.walk.settled is not None
         return self.walk.settled
-
-    def keep_policy(self, rules: tuple[RetryRule, ...], policy: RetryPolicy | None) -> RetryPolicy | None:
-        """Remember what rules of the plan mean; the plan outlives the driver, so identity is enough."""
-        if policy is not None:
-            self.policies[id(rules)] = policy
-        return policy
 
     def name_of(self, command: SetTimer) -> str:
         """The name of a timer: of an owner's, with the attempt that it belongs to."""
@@ -132,6 +130,7 @@ class Drive:
     def _landed(self, flight: Flight, record: Record | None) -> list[Flight]:
         """An operation is done: what follows from its record."""
         del self.flights[flight.name]
+        self._saving.done(flight.name, flight.command)
         return self._units_of(flight.command) if record is None else self._feed(record)
 
     def _drop_all(self) -> None:
@@ -151,6 +150,8 @@ class Drive:
                 self._obey(command, started, answers)
             if type(given) is Settled and given.path in self._fork_of:
                 started.extend(self._next_unit(given.path))
+        if self.ctx.weight >= self._saving.due and not self._fork_of:
+            self._saving.consider(self.walk, [flight.command for flight in self.flights.values()])
         return started
 
     def _obey(self, command: Command, started: list[Flight], answers: deque[Record]) -> None:
@@ -189,6 +190,7 @@ class Drive:
             return
         if flight.task is not None:
             flight.task.cancel()
+        self._saving.done(name, flight.command)
         for suffix in _SUFFIXES:
             self.ctx.forget(name + suffix)
 

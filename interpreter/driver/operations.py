@@ -7,11 +7,13 @@ user code is a record; whatever else is raised ends this copy of the task.
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from durable import EventTimeout, Start, StepFailed
+from durable import EventTimeout, RetryPolicy, Start, StepFailed
 from durable.lanes import lane_of
+from durable.retry import ONCE
 from durable.workflow import Lane, policy_of
 from interpreter.driver import units
 from interpreter.driver.failure import seen_by_walker
@@ -28,36 +30,59 @@ if TYPE_CHECKING:
 async def run_call(drive: Drive, command: RunCall) -> Record:
     """A function as a step with its own retries and timeout, or a child workflow."""
     try:
-        value = await (_workflows if command.via == "workflow" else _function)(drive, command)
-    except (StepFailed, EventTimeout) as exc:
+        value = await (_function if command.via != "workflow" else _workflows)(drive, command)
+    except StepFailed as exc:
         return Settled(command.path, "failed", error=seen_by_walker(exc))
     return Settled(command.path, value=value)
 
 
 async def _function(drive: Drive, command: RunCall) -> Any:
+    key = (command.target, command.timeout, id(command.retry), command.config.get("kill"))
+    how = drive.calls.get(key) or _prepare(drive, command, key)
+    args, kwargs = _arguments(command.args)
+    call = functools.partial(how.fn, *args, **kwargs) if args or kwargs else how.fn
+    if how.transaction:
+        return await drive.ctx.transaction(command.path, _bound(how.fn, args, kwargs), retry=how.retry)
+    return await drive.ctx.step(command.path, call, retry=how.retry, timeout=how.timeout, lane=how.lane)
+
+
+class How(NamedTuple):
+    """A call as the runtime takes it; the same for every execution of a node."""
+
+    fn: Callable[..., Any]
+    retry: RetryPolicy
+    timeout: float | None
+    lane: Lane
+    transaction: bool
+
+
+def _prepare(drive: Drive, command: RunCall, key: Any) -> How:
     try:
         fn = drive.functions.resolve(command.target)
     except Exception as exc:
         # Recorded like any failure of the step, so that it can be retried once the function is there.
-        fn = functools.partial(_raise, exc)
-    args, kwargs = _arguments(command.args)
+        return How(functools.partial(_raise, exc), ONCE, None, "loop", False)
     own = policy_of(fn)
-    retry = drive.policies.get(id(command.retry)) or drive.keep_policy(command.retry, policy(command.retry))
     limit = command.timeout if command.timeout is not None else own.timeout
-    if getattr(fn, "__durable_transaction__", False):
-        bound = functools.partial(_in_transaction, fn, args, kwargs)
-        return await drive.ctx.transaction(command.path, bound, retry=retry or own.retry)
-    call = functools.partial(fn, *args, **kwargs) if args or kwargs else fn
     lane = own.lane or _lane(fn, limit, command.config)
-    return await drive.ctx.step(command.path, call, retry=retry or own.retry, timeout=limit, lane=lane)
+    asked = bool(getattr(fn, "__durable_transaction__", False))
+    how = drive.calls[key] = How(fn, policy(command.retry) or own.retry, limit, lane, asked)
+    return how
 
 
-def _raise(exc: Exception, *args: Any, **kwargs: Any) -> Any:
+async def _raise(exc: Exception, *args: Any, **kwargs: Any) -> Any:
     raise exc
 
 
-async def _in_transaction(fn: Callable[..., Any], args: list[Any], kwargs: dict[str, Any], connection: Any) -> Any:
-    return await fn(connection, *args, **kwargs)
+def _bound(fn: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Callable[[Any], Any]:
+    """The function of its connection alone; async or not, as it is."""
+    if inspect.iscoroutinefunction(fn):
+
+        async def write(connection: Any) -> Any:
+            return await fn(connection, *args, **kwargs)
+
+        return write
+    return lambda connection: fn(connection, *args, **kwargs)
 
 
 def _arguments(args: Any) -> tuple[list[Any], dict[str, Any]]:

@@ -12,6 +12,7 @@ from interpreter.driver import units
 from interpreter.driver.drive import Drive
 from interpreter.driver.failure import of_run
 from interpreter.driver.functions_protocol import Functions
+from interpreter.driver.saving import resumed
 from interpreter.plan import Plan
 from interpreter.walker import Evaluator, Program, Walk, require_sound, walk_of_unit
 from interpreter.walker.commands import Unit
@@ -51,15 +52,15 @@ class _Runner:
         self._name = name
         self._spawn_over = spawn_over
         self._variables = plan.meta.get("variables") or {}
-        self._policies: dict[int, Any] = {}
+        self._calls: dict[Any, Any] = {}
 
     async def run(self, ctx: DurableContext, given: dict[str, Any]) -> Any:
         unit = units.unit_in(given)
         inputs = given if unit is None else given[units.INPUTS]
-        drive = Drive(ctx, self._walk(unit), self._functions, self._name, self._policies)
+        walk, first = self._begin(ctx, unit, inputs)
+        drive = Drive(ctx, walk, self._functions, self._name, self._calls)
         drive.inputs = inputs
-        started = Started({}, self._globals(ctx, inputs), spawn_over=self._spawn_over)
-        end = await drive.run(started)
+        end = await drive.run(first)
         if unit is not None:
             return units.answer(end)
         if end.outcome == "cancelled":
@@ -67,6 +68,12 @@ class _Runner:
         if end.outcome == "failed":
             raise of_run(end)
         return end.value
+
+    def _begin(self, ctx: DurableContext, unit: Unit | None, inputs: dict[str, Any]) -> tuple[Walk, Any]:
+        """Where the walk stands, and what moves it first: its start, or what a snapshot left open."""
+        if ctx.snapshot is not None:
+            return resumed(self._program, self._evaluator, ctx.snapshot)
+        return self._walk(unit), Started({}, self._globals(ctx, inputs), spawn_over=self._spawn_over)
 
     def _walk(self, unit: Unit | None) -> Walk:
         if unit is None:
@@ -82,7 +89,7 @@ class _Runner:
             "status": "running",
             "started_at": created.isoformat(timespec="milliseconds"),
         }
-        return {"inputs": inputs, "run": run, "variables": self._variables, "created_at": created.timestamp()}
+        return {"inputs": inputs, "run": run, "variables": self._variables}
 
 
 def _created(run_id: str) -> datetime:
