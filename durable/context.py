@@ -394,14 +394,16 @@ class DurableContext(Recording):
         return [by_id[handle.task_id] for handle in handles]
 
     async def _read_children(self, which: dict[str, Any]) -> list[Any]:
+        """An operation, though nothing is recorded: a task that parked meanwhile could lose this branch's turn."""
         replay = self._replay
-        if replay is None:
-            return await self._services.read_children(which)
-        replay.reading += 1
+        if replay is not None:
+            replay.reading += 1
         try:
-            return await self._services.read_children(which)
+            async with self._operation():
+                return await self._services.read_children(which)
         finally:
-            replay.reading -= 1
+            if replay is not None:
+                replay.reading -= 1
 
     async def _noted(self, name: str, make: Callable[[], Any]) -> Any:
         key = self._key(name)

@@ -19,7 +19,7 @@ class Flow:
         self.fails: set[str] = set()
         self._handlers: list[tuple[str, str]] = []
         builder = WorkflowBuilder("random_flow")
-        self._fill(builder, depth=0, length=self._chance.randint(2, 5))
+        self._fill(builder, depth=0, length=self._chance.randint(3, 6))
         for owner, handler in self._handlers:
             builder.task(handler, "f")
             self._owner(builder, owner).on_failure_task_id = handler
@@ -43,14 +43,14 @@ class Flow:
 
     def _task(self, builder: WorkflowBuilder, id: str, depth: int) -> None:
         builder.task(id, "f")
-        if self._chance.random() < 0.12:
+        if self._chance.random() < 0.05:
             self.fails.add(id)
 
     def _caught(self, builder: WorkflowBuilder, id: str, depth: int) -> None:
         builder.task(id, "f")
         if depth == 0:
             self._handlers.append((id, self._id()))
-        if self._chance.random() < 0.4:
+        if self._chance.random() < 0.25:
             self.fails.add(id)
 
     def _condition(self, builder: WorkflowBuilder, id: str, depth: int) -> None:
