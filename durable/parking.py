@@ -139,10 +139,7 @@ class Parking:
         self.phase = Phase.LIVE
         self.epoch = epoch
         self._news(wakes, stop, waits)
-        if self._late is not None:
-            late, self._late = self._late, None
-            late.set_result(None)
-        self._settle_or_park()
+        self._go_on()
 
     def told(self, wakes: int, stop: str | None, waits: list[Any] | None) -> None:
         """Something happened while the task runs."""
@@ -153,10 +150,7 @@ class Parking:
     def park_refused(self, wakes: int, stop: str | None, waits: list[Any] | None) -> None:
         self.phase = Phase.LIVE
         self._news(wakes, stop, waits)
-        if self._late is not None:
-            late, self._late = self._late, None
-            late.set_result(None)
-        self._settle_or_park()
+        self._go_on()
 
     def met(self, wakes: int | None, key: str, outcome: Json | None) -> None:
         """A wait found its outcome in the flush that registered or expired it."""
@@ -184,6 +178,16 @@ class Parking:
             self._late.set_result(None)
 
     # ---------------------------------------------------------------- inside
+
+    def _go_on(self) -> None:
+        """Live again. Code that waited for that gets its turns before the task may park anew."""
+        if self._late is None:
+            self._settle_or_park()
+            return
+        late, self._late = self._late, None
+        late.set_result(None)
+        self._fire_due()
+        self._loop.call_soon(self._consider, _PATIENCE_TURNS)
 
     async def _last_done(self) -> None:
         """Other branches may be in the middle of a step: this one does not take the task away from them."""
