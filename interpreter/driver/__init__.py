@@ -1,8 +1,8 @@
 """Plans on the durable runtime.
 
-    plan_workflow    a plan as a workflow that a `durable.Worker` runs
-    Functions        what finds the functions a plan calls; `FunctionTable` is one of names in a dict
-    Secrets          what puts secrets in the place of their references, at call time only
+plan_workflow    a plan as a workflow that a `durable.Worker` runs
+Functions        what finds the functions a plan calls; `FunctionTable` is one of names in a dict
+Secrets          what puts secrets in the place of their references, at call time only
 """
 
 from __future__ import annotations

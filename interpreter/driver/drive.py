@@ -47,9 +47,7 @@ class Flight:
 class Drive:
     """One walk of one task, from its first record to its end."""
 
-    def __init__(
-        self, ctx: DurableContext, walk: Walk, functions: Functions, workflow: str, calls: dict[Any, Any]
-    ):
+    def __init__(self, ctx: DurableContext, walk: Walk, functions: Functions, workflow: str, calls: dict[Any, Any]):
         self.ctx = ctx
         self.walk = walk
         self.functions = functions

@@ -15,7 +15,7 @@ def seen_by_walker(exc: Exception) -> dict[str, Any]:
     if isinstance(exc, EventTimeout):
         return {"type": "EventTimeout", "message": str(exc), "mro": ["EventTimeout", "TimeoutError", "Exception"]}
     error = exc.error if isinstance(exc, StepFailed) else describe(exc)
-    known = {key: error[key] for key in ("step", "attempt", "pos") if key in error}
+    known: dict[str, Any] = {key: error[key] for key in ("step", "attempt", "pos") if key in error}
     if isinstance(exc, ChildFailed):
         known["child"] = exc.child
     return {"type": error["type"], "message": error["message"], "mro": _names(error), **known}

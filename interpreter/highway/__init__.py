@@ -1,9 +1,9 @@
 """Highway workflows on plans.
 
-    compile_workflow    a workflow (or a document with places) as a plan; all its faults at once otherwise
-    check_workflow      those faults, and warnings, without a plan
-    HighwayTemplates    the evaluator of a compiled plan
-    highway_workflow    a workflow as one that a `durable.Worker` runs
+compile_workflow    a workflow (or a document with places) as a plan; all its faults at once otherwise
+check_workflow      those faults, and warnings, without a plan
+HighwayTemplates    the evaluator of a compiled plan
+highway_workflow    a workflow as one that a `durable.Worker` runs
 """
 
 from __future__ import annotations

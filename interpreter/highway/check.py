@@ -105,7 +105,9 @@ def unheard_of(workflow: Workflow, others: Iterable[Workflow], positions: dict[s
     person may emit them."""
     emitted = [task.event_name for known in (workflow, *others) for task in _tasks(known) if _emits(task)]
     return [
-        Fault("event", f"nobody is known to emit '{task.event_name}'", loc, task.task_id).at(positions.get(task.task_id))
+        Fault("event", f"nobody is known to emit '{task.event_name}'", loc, task.task_id).at(
+            positions.get(task.task_id)
+        )
         for loc, task in operators(workflow)
         if isinstance(task, WaitForEventOperator) and not any(_may_be(task.event_name, name) for name in emitted)
     ]

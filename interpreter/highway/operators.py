@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from highway_dsl import (
     BaseOperator,
@@ -22,6 +22,7 @@ from highway_dsl import (
     WhileOperator,
 )
 from interpreter.highway.names import ITEM_NAME, output_name
+from interpreter.highway.secrets import secrets_in
 from interpreter.plan import (
     AwaitEvent,
     Call,
@@ -45,6 +46,7 @@ _JOINS: Final[dict[JoinMode, Trigger]] = {
     JoinMode.ALL_SUCCESS: "all_success",
     JoinMode.ONE_SUCCESS: "one_success",
 }
+Spawn = Literal["never", "auto", "always"]
 _DEFAULT: Final = "(default)"
 # Zero seconds or a factor of zero say "at once"; the plan wants a number above zero.
 _LEAST: Final = 1e-6
@@ -82,26 +84,24 @@ class Operators:
         return {"retry": _rules(task.retry_policy), "timeout": timeout_of(task)}
 
     def _task(self, task: TaskOperator, common: dict[str, Any]) -> Node:
-        args = {"args": task.args, "kwargs": task.kwargs}
+        args: dict[str, Any] = {"args": task.args, "kwargs": task.kwargs, "key": task.idempotency_key}
         config: dict[str, Any] = {}
         if task.timeout_policy is not None and not task.timeout_policy.kill_on_timeout:
             config["kill"] = False
-        if task.idempotency_key is not None:
-            args["key"] = task.idempotency_key  # type: ignore[assignment]
+        if names := sorted(secrets_in([task.args, task.kwargs])):
+            config["secrets"] = names
         given = {name: part for name, part in args.items() if part}
-        policies = {"retry": self.retry(task), "timeout": timeout_of(task)}
+        policies: dict[str, Any] = {"retry": self.retry(task), "timeout": timeout_of(task)}
         return Call(target=task.function, args=given or None, config=config, bind=_bind(task), **policies, **common)
 
     def _child(self, task: ChildWorkflowOperator, common: dict[str, Any]) -> Node:
-        args = {
+        args: dict[str, Any] = {
             name: {"workflow": child["workflow_name"], "inputs": child.get("inputs") or {}}
             for name, child in sorted(task.children.items())
         }
         timeout = timeout_of(task) if task.timeout_seconds is None else task.timeout_seconds or _LEAST
         rules = _rules(task.retry_policy)
-        return Call(
-            target="", via="workflow", args=args, timeout=timeout, retry=rules, bind=_bind(task), **common
-        )
+        return Call(target="", via="workflow", args=args, timeout=timeout, retry=rules, bind=_bind(task), **common)
 
     def _wait(self, task: WaitOperator, common: dict[str, Any]) -> Node:
         wait = task.wait_for
@@ -118,9 +118,7 @@ class Operators:
 
     def _await(self, task: WaitForEventOperator, common: dict[str, Any]) -> Node:
         timeout = timeout_of(task) if task.timeout_seconds is None else task.timeout_seconds or _LEAST
-        return AwaitEvent(
-            event=task.event_name, timeout=timeout, retry=self.retry(task), bind=_bind(task), **common
-        )
+        return AwaitEvent(event=task.event_name, timeout=timeout, retry=self.retry(task), bind=_bind(task), **common)
 
     def _condition(self, task: ConditionOperator, common: dict[str, Any]) -> Node:
         case = Case(label="true", when=task.condition)
@@ -134,8 +132,9 @@ class Operators:
     def _each(self, task: ForEachOperator, common: dict[str, Any]) -> Node:
         mode = "parallel" if task.parallel else "sequential"
         bind = (*_bind(task), f"{task.task_id}_results")
-        body = {"items": task.items, "item": (ITEM_NAME,), "body": task.task_id}
-        many = {"mode": mode, "cap": task.max_parallel, "spawn": spawn_of(task) if task.parallel else "never"}
+        body: dict[str, Any] = {"items": task.items, "item": (ITEM_NAME,), "body": task.task_id}
+        many: dict[str, Any] = {"mode": mode, "cap": task.max_parallel}
+        many["spawn"] = spawn_of(task) if task.parallel else "never"
         return Each(**body, **many, bind=bind, **self.limits(task), **common)
 
     def _while(self, task: WhileOperator, common: dict[str, Any]) -> Node:
@@ -188,12 +187,12 @@ def timeout_of(task: BaseOperator) -> float | None:
     return task.timeout_policy.timeout.total_seconds() if task.timeout_policy is not None else None
 
 
-def spawn_of(task: BaseOperator) -> Any:
+def spawn_of(task: BaseOperator) -> Spawn:
     """Whether branches or items become tasks of their own: as the author says in `metadata.spawn`."""
-    said = task.metadata.get("spawn", "auto")
-    if isinstance(said, bool):
-        return "always" if said else "never"
-    return said if said in ("never", "auto", "always") else "auto"
+    said = task.metadata.get("spawn")
+    if said is True or said == "always":
+        return "always"
+    return "never" if said is False or said == "never" else "auto"
 
 
 def _rules(policy: RetryPolicy | None) -> tuple[RetryRule, ...]:

@@ -24,7 +24,7 @@ from highway_dsl import (
 from highway_dsl.graph import callbacks_of
 from interpreter.highway.enclosure import Enclosure
 from interpreter.highway.names import end_of, output_name
-from interpreter.highway.operators import default_label, spawn_of
+from interpreter.highway.operators import Spawn, default_label, spawn_of
 from interpreter.plan import AnyNode, Block, Branch, Edge, Fork, Graph, Node, Pass, Writes
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ class Weaver:
         for number, (name, ids) in enumerate(self._branches(task)):
             body = self._compiler.inner(f"{task.task_id}#{number}", self._around, ids)
             branches.append(Branch(name=name, body=body))
-        spawn = "never" if self._compiler.terminates(self._members(task.task_id)) else spawn_of(task)
+        spawn: Spawn = "never" if self._compiler.terminates(self._members(task.task_id)) else spawn_of(task)
         return Fork(id=node_id, branches=tuple(branches), spawn=spawn, **self._owner(task))
 
     def _block(self, task: BaseOperator, node_id: str, around: Enclosure) -> Block:

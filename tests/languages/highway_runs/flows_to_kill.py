@@ -47,7 +47,9 @@ def _body(prefix: str) -> Any:
 
 def task() -> Workflow:
     builder = WorkflowBuilder("kill_task").task("a", "add")
-    builder.task("b", "stumble", args=["{{a}}"], retry_policy=RetryPolicy(max_retries=2, delay=timedelta(milliseconds=30)))
+    builder.task(
+        "b", "stumble", args=["{{a}}"], retry_policy=RetryPolicy(max_retries=2, delay=timedelta(milliseconds=30))
+    )
     return builder.task("c", "add", args=["{{b}}"]).build()
 
 
@@ -91,7 +93,9 @@ def foreach_spawned() -> Workflow:
 
 def while_loop() -> Workflow:
     builder = WorkflowBuilder("kill_while").task("a", "add", result_key="n")
-    builder.while_loop("w", condition="{{n}} < 4", loop_body=lambda b: b.task("t", "add", args=["{{n}}"], result_key="n"))
+    builder.while_loop(
+        "w", condition="{{n}} < 4", loop_body=lambda b: b.task("t", "add", args=["{{n}}"], result_key="n")
+    )
     return builder.task("last", "add", args=["{{n}}"]).build()
 
 

@@ -82,7 +82,9 @@ class Flow:
         flag, body = self._id(), self._inner(depth)
         builder.task(flag, "f")
         builder.while_loop(
-            id, condition=f"{{{{{flag}}}}} < 2", loop_body=lambda b: body(b).task(f"{flag}_next", "count", result_key=flag)
+            id,
+            condition=f"{{{{{flag}}}}} < 2",
+            loop_body=lambda b: body(b).task(f"{flag}_next", "count", result_key=flag),
         )
 
     def _wait(self, builder: WorkflowBuilder, id: str, depth: int) -> None:

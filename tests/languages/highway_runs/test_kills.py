@@ -63,7 +63,6 @@ class Theatre:
         self.sql("update durable.task set lost = 0 where finished_at is null")
         self.sql("select durable.bury(worker_id, beat, 1000) from durable.worker")
 
-
     def _told(self) -> str:
         """What is open, and what the workers logged."""
         tasks = self.sql("""

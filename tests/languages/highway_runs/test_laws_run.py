@@ -22,7 +22,7 @@ GLOBALS = {"inputs": {}, "variables": {}, "run": {"id": "r", "status": "running"
 
 def said_by_simulator(flow: Flow) -> tuple[str, set[str], set[str]]:
     plan = compile_workflow(flow.workflow)
-    outcomes: dict[str, Any] = {name: FAIL for name in flow.fails}
+    outcomes: dict[str, Any] = dict.fromkeys(flow.fails, FAIL)
     report = simulate(plan, _Values(outcomes), globals=GLOBALS, evaluator=HighwayTemplates(plan))
     ran = {step.path for step in report.steps if step.state in ("succeeded", "failed") and _is_call(plan, step.path)}
     not_run = {step.path for step in report.steps if step.state in ("skipped", "upstream_failed")}
@@ -33,12 +33,8 @@ class _Values(dict[str, Any]):
     """What tasks return in the simulator: as the functions of the worker do."""
 
     def get(self, name: str, default: Any = None) -> Any:
-        if name in self:
-            return self[name]
         task = name.rpartition("/")[2].partition("@")[0]
-        if "/" in name or "@" in name:
-            return self[task] if task in self else default
-        return 2 if task.endswith("_next") else 1
+        return self[task] if task in self else 2 if task.endswith("_next") else 1
 
 
 def _is_call(plan: Any, path: str) -> bool:

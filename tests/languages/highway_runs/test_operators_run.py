@@ -135,7 +135,9 @@ async def test_a_composite_with_retries_starts_over(stage: Stage) -> None:
 
 async def test_a_while_loop_has_a_limit(stage: Stage) -> None:
     """A loop whose condition always holds fails at its limit."""
-    workflow = WorkflowBuilder("endless").while_loop("loop", condition="true", loop_body=lambda b: b.task("t", "f")).build()
+    workflow = (
+        WorkflowBuilder("endless").while_loop("loop", condition="true", loop_body=lambda b: b.task("t", "f")).build()
+    )
     ended = await stage.run(workflow, iterations=7)
     assert (ended.state, ended.error["type"], len(ended.fakes.tasks)) == ("failed", "IterationLimit", 7)
 
@@ -153,10 +155,12 @@ async def test_a_wait_of_every_form_ends_when_the_clock_says_so(stage: Stage, wa
     await stage.parked(run)
     ended = await stage.end(run, fakes)
     assert (ended.state, fakes.tasks) == ("succeeded", ["after"])
-    (until, slept) = (await stage.sql(
-        "select (a.body->>'until')::float, extract(epoch from b.at)::float from durable.journal a, durable.journal b"
-        " where a.kind = 'sleep' and b.kind = 'slept'"
-    ))[0]
+    (until, slept) = (
+        await stage.sql(
+            "select (a.body->>'until')::float, extract(epoch from b.at)::float"
+            " from durable.journal a, durable.journal b where a.kind = 'sleep' and b.kind = 'slept'"
+        )
+    )[0]
     assert slept >= until - 0.01
     if wait == "time:04:00:00":
         assert datetime.fromtimestamp(until, UTC).strftime("%H:%M:%S") == "04:00:00"
@@ -177,7 +181,10 @@ async def test_an_event_that_never_comes_fails_its_wait_and_runs_the_callback(st
 async def test_an_event_is_waited_for_again_as_the_policy_says(stage: Stage) -> None:
     """A wait that timed out is tried again; the event that came meanwhile is found."""
     workflow = WorkflowBuilder("patient").wait_for_event(
-        "ear", event_name="late", timeout_seconds=60, retry_policy=RetryPolicy(max_retries=1, delay=timedelta(seconds=5))
+        "ear",
+        event_name="late",
+        timeout_seconds=60,
+        retry_policy=RetryPolicy(max_retries=1, delay=timedelta(seconds=5)),
     )
     fakes = Fakes()
     flow = highway_workflow(workflow.build(), fakes)
@@ -314,9 +321,7 @@ async def test_a_cap_is_never_exceeded(stage: Stage) -> None:
 
     workflow = (
         WorkflowBuilder("capped")
-        .foreach(
-            "each", items="{{range(9)}}", loop_body=lambda b: b.task("t", "t"), parallel=True, max_parallel=3
-        )
+        .foreach("each", items="{{range(9)}}", loop_body=lambda b: b.task("t", "t"), parallel=True, max_parallel=3)
         .build()
     )
     ended = await stage.run(workflow, {"t": work})

@@ -127,7 +127,7 @@ def switched(**deps: list[str]) -> Workflow:
     workflow.add_task(switch)
     for name in ("p", "q", "other"):
         workflow.add_task(TaskOperator(task_id=name, function="f", dependencies=deps.get(name, ["route"])))
-    return workflow.add_task(TaskOperator(task_id="join", function="f", dependencies=deps.get("join", ["p", "q", "other"])))
+    return workflow.add_task(TaskOperator(task_id="join", function="f", dependencies=["p", "q", "other"]))
 
 
 @pytest.mark.parametrize(("value", "chosen"), [("p", "p"), ("q", "q"), ("?", "other"), (None, "other")])
@@ -185,11 +185,13 @@ async def test_nested_loops_route_in_every_iteration(stage: Stage) -> None:
         .foreach(
             "o",
             items="{{range(2)}}",
-            loop_body=lambda b: b.foreach(
-                "i", items="{{range(2)}}", loop_body=lambda c: c.task("in1", "f").task("in2", "f")
-            )
-            .condition("cc", condition="false", if_true=lambda c: c.task("ct", "f"), if_false=lambda c: c.task("cf", "f"))
-            .task("o2", "f"),
+            loop_body=lambda b: (
+                b.foreach("i", items="{{range(2)}}", loop_body=lambda c: c.task("in1", "f").task("in2", "f"))
+                .condition(
+                    "cc", condition="false", if_true=lambda c: c.task("ct", "f"), if_false=lambda c: c.task("cf", "f")
+                )
+                .task("o2", "f")
+            ),
         )
         .task("after", "f")
         .build()

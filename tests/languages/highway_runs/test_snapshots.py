@@ -15,7 +15,9 @@ def counting(rounds: int) -> Workflow:
         WorkflowBuilder("counting")
         .task("first", "zero", result_key="n")
         .while_loop(
-            "loop", condition=f"{{{{n}}}} < {rounds}", loop_body=lambda b: b.task("add", "add", args=["{{n}}"], result_key="n")
+            "loop",
+            condition=f"{{{{n}}}} < {rounds}",
+            loop_body=lambda b: b.task("add", "add", args=["{{n}}"], result_key="n"),
         )
         .wait_for_event("gate", event_name="go")
         .task("last", "last", args=["{{n}}"])

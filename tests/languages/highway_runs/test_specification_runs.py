@@ -56,10 +56,7 @@ def of_operator(section: str) -> Workflow:
 EXAMPLES: dict[str, Any] = {
     **{f"builder {section}": make for section, make in BUILDERS.items()},
     **{f"operator {section}": (lambda section=section: of_operator(section)) for section in OPERATORS},
-    **{
-        f"document {section}": (lambda section=section: Workflow.from_yaml(document(section)))
-        for section in FRAGMENTS
-    },
+    **{f"document {section}": (lambda section=section: Workflow.from_yaml(document(section))) for section in FRAGMENTS},
     "yaml 11.1": lambda: Workflow.from_yaml(YAML_11_1),
     "json 11.2": lambda: Workflow.from_json(JSON_11_2),
     "yaml 15.1": lambda: Workflow.from_yaml(YAML_15_1),
