@@ -11,7 +11,7 @@ import inspect
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from durable import EventTimeout, RetryPolicy, Start, StepFailed
+from durable import EventTimeout, RetryPolicy, Start, StepFailed, current_step
 from durable.lanes import lane_of
 from durable.retry import ONCE
 from durable.workflow import Lane, policy_of
@@ -39,10 +39,12 @@ async def run_call(drive: Drive, command: RunCall) -> Record:
 async def _function(drive: Drive, command: RunCall) -> Any:
     key = (command.target, command.timeout, id(command.retry), command.config.get("kill"))
     how = drive.calls.get(key) or _prepare(drive, command, key)
-    args, kwargs = _arguments(command.args)
-    call = functools.partial(how.fn, *args, **kwargs) if args or kwargs else how.fn
+    args, kwargs, own_key = _arguments(command.args)
     if how.transaction:
         return await drive.ctx.transaction(command.path, _bound(how.fn, args, kwargs), retry=how.retry)
+    call = functools.partial(how.fn, *args, **kwargs) if args or kwargs else how.fn
+    if own_key is not None:
+        call = functools.partial(_with_key, str(own_key), call)
     return await drive.ctx.step(command.path, call, retry=how.retry, timeout=how.timeout, lane=how.lane)
 
 
@@ -85,10 +87,16 @@ def _bound(fn: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> C
     return lambda connection: fn(connection, *args, **kwargs)
 
 
-def _arguments(args: Any) -> tuple[list[Any], dict[str, Any]]:
+def _arguments(args: Any) -> tuple[list[Any], dict[str, Any], Any]:
     if args is None:
-        return [], {}
-    return args.get("args") or [], args.get("kwargs") or {}
+        return [], {}, None
+    return args.get("args") or [], args.get("kwargs") or {}, args.get("key")
+
+
+def _with_key(key: str, call: Callable[[], Any]) -> Any:
+    # At module level: a call with a timeout is sent to a process of its own.
+    current_step().use_key(key)
+    return call()
 
 
 def _lane(fn: Callable[..., Any], limit: float | None, config: dict[str, Any]) -> Lane:

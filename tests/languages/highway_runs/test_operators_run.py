@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from durable import current_step
 from highway_dsl import (
     ChildWorkflowOperator,
     JoinMode,
@@ -375,3 +376,40 @@ async def test_a_failed_run_goes_on_from_the_task_that_failed(stage: Stage) -> N
     await stage.client.retry(run)
     ended = await stage.end(run, fakes)
     assert (ended.state, fakes.tasks) == ("succeeded", ["a", "b", "b", "c"])
+
+
+async def test_a_task_may_choose_its_idempotency_key(stage: Stage) -> None:
+    """The key is rendered, and the step that asks for its key is given it; others have one of their own."""
+    seen = []
+
+    async def look() -> None:
+        seen.append(current_step().idempotency_key)
+
+    workflow = Workflow(name="keys")
+    workflow.add_task(TaskOperator(task_id="a", function="look", idempotency_key="order-{{inputs.n}}"))
+    workflow.add_task(TaskOperator(task_id="b", function="look", dependencies=["a"]))
+    flow = highway_workflow(workflow, FunctionTable({"look": look}))
+    await stage.work(flow)
+    run = await stage.start(flow, {"n": 7})
+    await stage.client.result(run, timeout=30)
+    assert seen == ["order-7", f"{run}:b"]
+
+
+async def test_a_retry_after_a_snapshot_begins_before_it(stage: Stage) -> None:
+    """A failure that a snapshot has taken in is still taken back by a retry of the run."""
+    workflow = (
+        WorkflowBuilder("early")
+        .task("bad", "bad")
+        .foreach("each", items="{{range(400)}}", loop_body=lambda b: b.task("tick", "tick"), dependencies=[])
+        .build()
+    )
+    outcomes = [BOOM, "fine"]
+    fakes = Fakes({"bad": lambda: outcomes.pop(0)})
+    flow = highway_workflow(workflow, fakes)
+    await stage.work(flow)
+    run = await stage.start(flow)
+    assert (await stage.end(run, fakes)).state == "failed"
+    assert (await stage.sql("select count(*) from durable.journal where kind = 'snapshot'"))[0][0] >= 1
+    await stage.client.retry(run)
+    ended = await stage.end(run, fakes)
+    assert (ended.state, fakes.tasks.count("bad"), fakes.tasks.count("tick")) == ("succeeded", 2, 400)
