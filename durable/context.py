@@ -150,13 +150,29 @@ class DurableContext(Recording):
 
     async def sleep(self, duration: Seconds, *, name: str = "sleep") -> None:
         """Sleep without holding a slot, through crashes and restarts."""
-        await self._sleep(name, lambda now: now + _seconds(duration))
+        await self.sleep_by(lambda now: now + _seconds(duration), name=name)
 
     async def sleep_until(self, when: datetime, *, name: str = "sleep") -> None:
         """Sleep until a time with a zone."""
         if when.tzinfo is None:
             raise ValueRefused(f"sleep_until({when.isoformat()}): a time without a zone; add tzinfo=UTC")
-        await self._sleep(name, lambda now: when.timestamp())
+        await self.sleep_by(lambda now: when.timestamp(), name=name)
+
+    async def sleep_by(self, end: Callable[[float], float], *, name: str = "sleep") -> None:
+        """Sleep until what `end` makes of the time it is now; asked once, then recorded."""
+        key = self._key(name)
+        record = await self._recorded(key, ("sleep",))
+        if record is None:
+            async with self._operation():
+                until = end(self._services.clock.now())
+                await self._record("sleep", key, codec.encode({"until": until}))
+        else:
+            until = record.body["until"]
+        if await self._recorded(key, ("slept",)) is None:
+            async with self._operation():
+                await self._parking.until(key, until)
+                self._parking.check()
+                await self._record("slept", key, b"null")
 
     async def wait_for_event(
         self,
@@ -246,6 +262,11 @@ class DurableContext(Recording):
                 record = Record(self._pos - 1, "child", key, outcome)
         results = await self._child_results(record, handles)
         return results[0] if isinstance(tasks, Handle) or mode == "any" else results
+
+    def cancel_child(self, child: Handle, reason: str) -> None:
+        """Ask a child to end, with everything below it. Nothing waits for it; on a replay it was asked already."""
+        if not self.replaying:
+            self.say({"cancels": [{"r": self.run_id, "t": child.task_id, "n": reason}]})
 
     async def gather(self, *branches: Awaitable[Any] | Handle, return_exceptions: bool = False) -> list[Any]:
         """Run branches of this task side by side: steps, sleeps, waits, handles of children.
@@ -365,21 +386,6 @@ class DurableContext(Recording):
         message = answer.get("fail") or "a person decided that it failed"
         return StepUncertain({"type": "StepUncertain", "message": message, "step": key, "pos": self._pos})
 
-    async def _sleep(self, name: str, at: Callable[[float], float]) -> None:
-        key = self._key(name)
-        record = await self._recorded(key, ("sleep",))
-        if record is None:
-            async with self._operation():
-                until = at(self._services.clock.now())
-                await self._record("sleep", key, codec.encode({"until": until}))
-        else:
-            until = record.body["until"]
-        if await self._recorded(key, ("slept",)) is None:
-            async with self._operation():
-                await self._parking.until(key, until)
-                self._parking.check()
-                await self._record("slept", key, b"null")
-
     async def _child_results(self, record: Record, handles: Sequence[Handle]) -> list[Any]:
         """How the children ended; the record says which one of them decided the wait, if one did."""
         first = record.body.get("first")
@@ -393,14 +399,16 @@ class DurableContext(Recording):
         return [by_id[handle.task_id] for handle in handles]
 
     async def _read_children(self, which: dict[str, Any]) -> list[Any]:
+        """An operation, though nothing is recorded: a task that parked meanwhile could lose this branch's turn."""
         replay = self._replay
-        if replay is None:
-            return await self._services.read_children(which)
-        replay.reading += 1
+        if replay is not None:
+            replay.reading += 1
         try:
-            return await self._services.read_children(which)
+            async with self._operation():
+                return await self._services.read_children(which)
         finally:
-            replay.reading -= 1
+            if replay is not None:
+                replay.reading -= 1
 
     async def _noted(self, name: str, make: Callable[[], Any]) -> Any:
         key = self._key(name)

@@ -67,6 +67,13 @@ class Replay:
         ahead = (r.name for r in self._records[self._next :] if r.name == name or r.name.startswith(others))
         return next(ahead, None) == name
 
+    def forget(self, name: str) -> None:
+        """The workflow cancelled this operation: what is still recorded of it concerns nobody."""
+        self._records[self._next :] = [record for record in self._records[self._next :] if record.name != name]
+        self._optional.pop(name, None)
+        self._asking.pop(name, None)
+        self._let_next_go()
+
     def finish(self) -> None:
         """The workflow has returned: every record must have been asked for."""
         if self._next < len(self._records):

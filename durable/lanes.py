@@ -27,18 +27,23 @@ class AttemptTimeout(Exception):
 class StepInfo:
     """What a step may know about itself: `durable.current_step()`."""
 
-    __slots__ = ("attempt", "name", "run_id", "task_id")
+    __slots__ = ("_key", "attempt", "name", "run_id", "task_id")
 
     def __init__(self, run_id: str, task_id: str, name: str, attempt: int):
         self.run_id = run_id
         self.task_id = task_id
         self.name = name
         self.attempt = attempt
+        self._key: str | None = None
 
     @property
     def idempotency_key(self) -> str:
         """The same for every attempt of this step of this run; hand it to the service that you call."""
-        return f"{self.task_id}:{self.name}"
+        return self._key or f"{self.task_id}:{self.name}"
+
+    def use_key(self, key: str) -> None:
+        """Let the step have a key that its author chose."""
+        self._key = key
 
 
 current: contextvars.ContextVar[StepInfo] = contextvars.ContextVar("durable_step")

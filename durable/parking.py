@@ -208,7 +208,11 @@ class Parking:
         self.busy -= 1
         self._loop.call_soon(self._consider, _PATIENCE_TURNS)
         # Whoever resolves the future has counted this branch as busy again.
-        return await wait.future
+        try:
+            return await wait.future
+        except asyncio.CancelledError:
+            self._dropped(wait)
+            raise
 
     def _consider(self, turns: int) -> None:
         if self.leaving and not self.busy:
@@ -304,6 +308,13 @@ class Parking:
         self.busy += 1
         if not wait.future.done():
             wait.future.set_result(outcome)
+
+    def _dropped(self, wait: Wait) -> None:
+        """The code that waited was cancelled by its own workflow: the branch is busy with that now."""
+        if self._waits.get(wait.key) is wait:
+            del self._waits[wait.key]
+            _silence(wait)
+            self.busy += 1
 
     def _fail_waits(self, error: Stop) -> None:
         for wait in list(self._waits.values()):

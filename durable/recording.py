@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 Effects = dict[str, list[Json]]
 _DEAD = Phase.DEAD
+_ROW = 64  # what a journal row weighs besides its body
 
 
 class Recording:
@@ -39,6 +40,9 @@ class Recording:
         self._prefix = prefix
         self._counts: dict[str, int] = {}
         self._open_transactions: dict[int, asyncio.Future[None]] = {}
+        self.snapshot: Any = None  # the state that this copy begins with, instead of the records that led to it
+        self.weight = 0  # bytes recorded by this copy
+        self.positions: dict[str, list[int]] | None = None  # by name, for who takes snapshots and forgets names
         self._loop = asyncio.get_running_loop()
         self._most = services.settings.max_value_bytes
         self._sealing = not isinstance(services.codec, PlainCodec)
@@ -55,6 +59,11 @@ class Recording:
         """The workflow has returned: its journal must be used up."""
         if self._replay is not None:
             self._replay.finish()
+
+    def forget(self, name: str) -> None:
+        """The operation of this name was cancelled by the workflow itself, at a point that a replay comes to again."""
+        if self._replay is not None:
+            self._replay.forget(f"{self._prefix}{name}")
 
     def say(self, effects: Effects) -> None:
         """Something for the store that nobody waits for."""
@@ -75,6 +84,8 @@ class Recording:
         record = await self._replay.take(key)
         if self._replay is not None and self._replay.over:
             self._replay = None
+        if record is not None and self.positions is not None:
+            self.positions.setdefault(key, []).append(record.pos)
         if record is not None and record.kind not in kinds:
             raise Diverged(
                 f"run {self.run_id}: the journal holds {record.kind} {key!r} at position {record.pos}, but the workflow"
@@ -102,6 +113,9 @@ class Recording:
         future: asyncio.Future[None] = self._loop.create_future()
         entry = Entry(self.task_id, future)
         entry.record, value = self.row(kind, key, data, self._pos, ms)
+        self.weight += len(data) + _ROW
+        if self.positions is not None:
+            self.positions.setdefault(key, []).append(self._pos)
         self._pos += 1
         if value is not None:
             effects = {**(effects or {}), "values": [value]}
@@ -115,6 +129,16 @@ class Recording:
             await self._open_transactions[first]
         if self._parking.phase is _DEAD:
             raise Evicted("this copy of the task no longer counts")
+
+    def save(self, data: bytes) -> None:
+        """Add a snapshot: a replay begins with it and with the open records in `positions`. Nothing waits for it."""
+        entry = Entry(self.task_id, None)
+        entry.record, value = self.row("snapshot", "snapshot", self.sealed(data), self._pos)
+        open_now = sorted(pos for found in (self.positions or {}).values() for pos in found)
+        entry.record["f"] = ",".join(map(str, open_now))
+        entry.effects = None if value is None else {"values": [value]}
+        self._pos += 1
+        self._writer.put(entry)
 
     async def record_value(self, kind: str, key: str, value: Any, ms: int | None = None) -> Any:
         """Record a user's value; returns what a replay will return."""

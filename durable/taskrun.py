@@ -177,9 +177,13 @@ class TaskRun:
         )  # fmt: skip
 
     def _open(self, past: list[Record], everything: list[Record], prefix: str) -> DurableContext:
-        replay = Replay(self.claimed.run_id, past) if past else None
+        saved = [record for record in past if record.kind == "snapshot"]
+        records = [record for record in past if record.kind != "snapshot"] if saved else past
+        replay = Replay(self.claimed.run_id, records) if records else None
         pos = everything[-1].pos + 1 if everything else 0
-        return DurableContext(self._services, self.parking, replay, pos, self._queue, prefix)
+        context = DurableContext(self._services, self.parking, replay, pos, self._queue, prefix)
+        context.snapshot = context.opened(saved[-1].body) if saved else None
+        return context
 
     # ---------------------------------------------------------------- how it goes on
 

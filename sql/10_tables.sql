@@ -128,6 +128,8 @@ create table durable.journal (
   at       timestamptz not null,
   primary key (run_id, task_id, pos)
 );
+-- What decides where a replay begins. Few rows are of these kinds, and no others pay for them.
+create index journal_marks on durable.journal (run_id, task_id, kind, pos) where kind in ('snapshot', 'retry');
 
 -- Values too large for a journal row, once per run.
 create table durable.value (

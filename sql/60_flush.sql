@@ -12,7 +12,7 @@ create or replace function durable.flush(
   _journal  json,    -- [{r run, t task, p pos, e epoch, k kind, n name, f frame, b body, m ms}]
   _ends     json,    -- [{t task, e epoch, s state, r result, x error, a started, m more}]
   _parks    json,    -- [{t task, e epoch, w wakes, u until, a started, s stop heeded}]
-  _effects  json,    -- {values, spawns, events, waits, consumed, expired, gives, wakes, logs, progress}
+  _effects  json,    -- {values, spawns, events, waits, consumed, expired, gives, wakes, cancels, logs, progress}
   _claim_n  int,
   _claim    json,    -- [{line, prio, at}]
   _alone    boolean
@@ -192,10 +192,21 @@ begin
     select array_agg(g.shard) into _some from g;
     shards := shards || _some;
   end if;
+  if _do -> 'cancels' is not null then
+    with g as (
+      insert into durable.signal (shard, id, kind, run_id, task_id, name)
+      select durable.shard(x.r::text), durable.uuid7(), 'cancel', x.r, x.t, 'cancel:' || x.n
+      from json_to_recordset(_do -> 'cancels') as x (r uuid, t uuid, n text)
+      returning shard
+    )
+    select array_agg(g.shard) into _some from g;
+    shards := shards || _some;
+  end if;
   if _do -> 'logs' is not null then
     insert into durable.log (run_id, task_id, id, at, level, step, message, fields)
     select l.r, l.t, l.i, _now, l.l, l.s, l.m, l.f
-    from json_to_recordset(_do -> 'logs') as l (r uuid, t uuid, i uuid, l text, s text, m text, f json);
+    from json_to_recordset(_do -> 'logs') as l (r uuid, t uuid, i uuid, l text, s text, m text, f json)
+    on conflict do nothing;
   end if;
   if _do -> 'progress' is not null then
     insert into durable.progress as p (run_id, task_id, done, total, note, at)

@@ -128,6 +128,8 @@ create table durable.journal (
   at       timestamptz not null,
   primary key (run_id, task_id, pos)
 );
+-- What decides where a replay begins. Few rows are of these kinds, and no others pay for them.
+create index journal_marks on durable.journal (run_id, task_id, kind, pos) where kind in ('snapshot', 'retry');
 
 -- Values too large for a journal row, once per run.
 create table durable.value (
@@ -725,7 +727,7 @@ create or replace function durable.flush(
   _journal  json,    -- [{r run, t task, p pos, e epoch, k kind, n name, f frame, b body, m ms}]
   _ends     json,    -- [{t task, e epoch, s state, r result, x error, a started, m more}]
   _parks    json,    -- [{t task, e epoch, w wakes, u until, a started, s stop heeded}]
-  _effects  json,    -- {values, spawns, events, waits, consumed, expired, gives, wakes, logs, progress}
+  _effects  json,    -- {values, spawns, events, waits, consumed, expired, gives, wakes, cancels, logs, progress}
   _claim_n  int,
   _claim    json,    -- [{line, prio, at}]
   _alone    boolean
@@ -905,10 +907,21 @@ begin
     select array_agg(g.shard) into _some from g;
     shards := shards || _some;
   end if;
+  if _do -> 'cancels' is not null then
+    with g as (
+      insert into durable.signal (shard, id, kind, run_id, task_id, name)
+      select durable.shard(x.r::text), durable.uuid7(), 'cancel', x.r, x.t, 'cancel:' || x.n
+      from json_to_recordset(_do -> 'cancels') as x (r uuid, t uuid, n text)
+      returning shard
+    )
+    select array_agg(g.shard) into _some from g;
+    shards := shards || _some;
+  end if;
   if _do -> 'logs' is not null then
     insert into durable.log (run_id, task_id, id, at, level, step, message, fields)
     select l.r, l.t, l.i, _now, l.l, l.s, l.m, l.f
-    from json_to_recordset(_do -> 'logs') as l (r uuid, t uuid, i uuid, l text, s text, m text, f json);
+    from json_to_recordset(_do -> 'logs') as l (r uuid, t uuid, i uuid, l text, s text, m text, f json)
+    on conflict do nothing;
   end if;
   if _do -> 'progress' is not null then
     insert into durable.progress as p (run_id, task_id, done, total, note, at)
@@ -1795,11 +1808,26 @@ from durable.task t
 join durable.line l on l.line = t.line
 left join durable.held h on h.task_id = t.task_id;
 
--- read_journal: the records of a task in their order, one JSON value: [pos, kind, name, body].
+-- read_journal: the records of a task in their order, one JSON value: [pos, kind, name, body]. With a snapshot, only
+-- the newest that holds, what follows it, and the records in front of it that it names (operations still open then).
+-- A snapshot does not hold if the failure that a retry took back came before it.
 create or replace function durable.read_journal(_run uuid, _task uuid) returns json
 language sql stable as $$
-  select json_agg(json_build_array(j.pos, j.kind, j.name, j.body) order by j.pos)
-  from durable.journal j where j.run_id = _run and j.task_id = _task
+  with s as materialized (
+    select j.pos, string_to_array(nullif(j.frame, ''), ',')::int[] as open from durable.journal j
+    where j.run_id = _run and j.task_id = _task and j.kind = 'snapshot'
+      and j.pos < coalesce((select min((v.body ->> 'void')::int) from durable.journal v
+                            where v.run_id = _run and v.task_id = _task and v.kind = 'retry'), 2147483647)
+    order by j.pos desc limit 1
+  ), r as (
+    select j.pos, j.kind, j.name, j.body from s join durable.journal j on j.pos = any (s.open)
+    where j.run_id = _run and j.task_id = _task and j.pos < s.pos
+    union all
+    select j.pos, j.kind, j.name, j.body from durable.journal j
+    where j.run_id = _run and j.task_id = _task and j.pos >= coalesce((select s.pos from s), 0)
+      and (j.kind <> 'snapshot' or j.pos = (select s.pos from s))
+  )
+  select json_agg(json_build_array(r.pos, r.kind, r.name, r.body) order by r.pos) from r
 $$;
 
 -- read_values: large values of a run by hash.

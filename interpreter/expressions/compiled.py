@@ -20,6 +20,8 @@ from interpreter.expressions.syntax import parse_condition, parse_template, pars
 
 Known = Callable[[], Iterable[str]]
 Form = Literal["value", "condition"]
+# What a language makes of a node of the tree, or `None` to leave it.
+Rewrite = Callable[[nodes.Node], nodes.Node | None]
 _RESULT: Final = "result"
 _BROKEN: Final = (
     JinjaError,
@@ -41,12 +43,12 @@ class Compiled:
 
     __slots__ = ("_render", "_sandbox", "_whole", "chain", "names", "paths", "source")
 
-    def __init__(self, sandbox: Sandbox, source: str, form: Form) -> None:
+    def __init__(self, sandbox: Sandbox, source: str, form: Form, rewrite: Rewrite | None = None) -> None:
         self.source = source
         self._sandbox = sandbox
         expression = parse_condition(sandbox, source) if form == "condition" else parse_whole(sandbox, source)
         tree: nodes.Node = expression if expression is not None else parse_template(sandbox, source)
-        tree = _bounded(tree)
+        tree = _bounded(tree if rewrite is None else replace_nodes(tree, rewrite))
         tree.set_environment(sandbox)
         self._whole = expression is not None
         chain = chain_of(tree)
@@ -175,10 +177,18 @@ def _is_view(value: Any) -> bool:
 class Dialect:
     """Compiles expressions of one strictness and keeps them."""
 
-    def __init__(self, *, strict: bool = True, limits: Limits | None = None, keep: int = 4096) -> None:
+    def __init__(
+        self,
+        *,
+        strict: bool = True,
+        limits: Limits | None = None,
+        keep: int = 4096,
+        rewrite: Rewrite | None = None,
+    ) -> None:
         self.strict = strict
+        self.rewrite = rewrite
         self.sandbox = Sandbox(strict=strict, limits=limits or Limits())
         self.compile = lru_cache(maxsize=keep)(self._compile)
 
     def _compile(self, source: str, form: Form = "value") -> Compiled:
-        return Compiled(self.sandbox, source, form)
+        return Compiled(self.sandbox, source, form, self.rewrite)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from interpreter.errors import ExpressionError, UndefinedName
-from interpreter.expressions.compiled import Compiled, Dialect, step_into
+from interpreter.expressions.compiled import Compiled, Dialect, Rewrite, step_into
 from interpreter.expressions.context import NOT_FOUND, Lookup
 from interpreter.expressions.limits import Limits
 from interpreter.expressions.names import shown
@@ -26,9 +26,11 @@ _PLAIN: Final = frozenset((str, int, float, bool, type(None), list, dict))
 class Templates:
     """Evaluates values, conditions and collections in a scope; strict about undefined names or not."""
 
-    def __init__(self, *, strict: bool = True, limits: Limits | None = None) -> None:
+    def __init__(
+        self, *, strict: bool = True, limits: Limits | None = None, rewrite: Rewrite | None = None
+    ) -> None:
         self.strict = strict
-        self.dialect = Dialect(strict=strict, limits=limits)
+        self.dialect = Dialect(strict=strict, limits=limits, rewrite=rewrite)
         # By identity: expressions are parts of a plan, and while they are kept here their ids stay theirs.
         self._renders: dict[int, tuple[Any, Render | None]] = {}
 

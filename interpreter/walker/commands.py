@@ -66,6 +66,7 @@ class WaitForEvent(Message):
     event: str
     since: Any = None
     timeout: float | None = None
+    retry: tuple[RetryRule, ...] = ()
 
 
 @dataclass(slots=True)

@@ -101,7 +101,7 @@ def fire_await_event(walk: Walk, frame: Frame, i: int, node: AwaitEvent) -> None
     scope = walk.scope_of(frame, i)
     event = str(walk.evaluator.value(node.event, scope))
     since = walk.evaluator.value(node.since, scope) if node.since is not None else None
-    walk.fly(frame, i, WaitForEvent(frame.path(i), event, since, node.timeout))
+    walk.fly(frame, i, WaitForEvent(frame.path(i), event, since, node.timeout, node.retry))
 
 
 def fire_emit(walk: Walk, frame: Frame, i: int, node: Emit) -> None:

@@ -272,3 +272,25 @@ async def _waits(runtime: Runtime, run_id: str) -> bool:
 
 async def _has(runtime: Runtime, run_id: str, kind: str) -> bool:
     return any(step.kind == kind for step in await runtime.client.steps(run_id))
+
+
+async def test_a_task_that_parked_under_running_code_goes_on(runtime: Runtime) -> None:
+    """Code that is between two operations while every branch waits wakes its task, and gets its turn."""
+    between = asyncio.Event()
+
+    @workflow
+    async def distracted(ctx: DurableContext) -> int:
+        nap = asyncio.create_task(ctx.sleep(600))
+        await between.wait()
+        value = await ctx.step("later", one)
+        nap.cancel()
+        return int(value)
+
+    async def one() -> int:
+        return 1
+
+    await runtime.work(distracted)
+    run_id = await runtime.client.start(distracted)
+    await runtime.state_is(run_id, "parked")
+    between.set()
+    assert await runtime.client.result(run_id, timeout=30) == 1

@@ -1,0 +1,1 @@
+"""Highway workflows to read and to run: `python -m examples.highway.etl`, and so on."""

@@ -1,0 +1,198 @@
+"""How each command is performed through the DurableContext: one function a command, its record at the end.
+
+The name of every operation comes from the path of its node, so a replay asks for the same ones. A failure of
+user code is a record; whatever else is raised ends this copy of the task.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from durable import EventTimeout, RetryPolicy, Start, StepFailed, current_step
+from durable.lanes import lane_of
+from durable.retry import ONCE
+from durable.workflow import Lane, policy_of
+from interpreter.driver import units
+from interpreter.driver.failure import seen_by_walker
+from interpreter.driver.moments import end_of
+from interpreter.driver.retries import policy
+from interpreter.walker import next_try
+from interpreter.walker.commands import EmitEvent, Evaluate, OpenFork, RunCall, SetTimer, Unit, WaitForEvent
+from interpreter.walker.records import Fired, Opened, Record, Settled
+
+if TYPE_CHECKING:
+    from interpreter.driver.drive import Drive
+
+
+async def run_call(drive: Drive, command: RunCall) -> Record:
+    """A function as a step with its own retries and timeout, or a child workflow."""
+    try:
+        value = await (_function if command.via != "workflow" else _workflows)(drive, command)
+    except StepFailed as exc:
+        return Settled(command.path, "failed", error=seen_by_walker(exc))
+    return Settled(command.path, value=value)
+
+
+async def _function(drive: Drive, command: RunCall) -> Any:
+    key = (command.target, command.timeout, id(command.retry), command.config.get("kill"))
+    how = drive.calls.get(key) or _prepare(drive, command, key)
+    args, kwargs, own_key = _arguments(command.args)
+    if how.transaction:
+        return await drive.ctx.transaction(command.path, _bound(how.fn, args, kwargs), retry=how.retry)
+    call = functools.partial(how.fn, *args, **kwargs) if args or kwargs else how.fn
+    if own_key is not None:
+        call = functools.partial(_with_key, str(own_key), call)
+    return await drive.ctx.step(command.path, call, retry=how.retry, timeout=how.timeout, lane=how.lane)
+
+
+class How(NamedTuple):
+    """A call as the runtime takes it; the same for every execution of a node."""
+
+    fn: Callable[..., Any]
+    retry: RetryPolicy
+    timeout: float | None
+    lane: Lane
+    transaction: bool
+
+
+def _prepare(drive: Drive, command: RunCall, key: Any) -> How:
+    try:
+        fn = drive.functions.resolve(command.target)
+    except Exception as exc:
+        # Recorded like any failure of the step, so that it can be retried once the function is there.
+        return How(functools.partial(_raise, exc), ONCE, None, "loop", False)
+    own = policy_of(fn)
+    limit = command.timeout if command.timeout is not None else own.timeout
+    lane = own.lane or _lane(fn, limit, command.config)
+    asked = bool(getattr(fn, "__durable_transaction__", False))
+    how = drive.calls[key] = How(fn, policy(command.retry) or own.retry, limit, lane, asked)
+    return how
+
+
+async def _raise(exc: Exception, *args: Any, **kwargs: Any) -> Any:
+    raise exc
+
+
+def _bound(fn: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Callable[[Any], Any]:
+    """The function of its connection alone; async or not, as it is."""
+    if inspect.iscoroutinefunction(fn):
+
+        async def write(connection: Any) -> Any:
+            return await fn(connection, *args, **kwargs)
+
+        return write
+    return lambda connection: fn(connection, *args, **kwargs)
+
+
+def _arguments(args: Any) -> tuple[list[Any], dict[str, Any], Any]:
+    if args is None:
+        return [], {}, None
+    return args.get("args") or [], args.get("kwargs") or {}, args.get("key")
+
+
+def _with_key(key: str, call: Callable[[], Any]) -> Any:
+    # At module level: a call with a timeout is sent to a process of its own.
+    current_step().use_key(key)
+    return call()
+
+
+def _lane(fn: Callable[..., Any], limit: float | None, config: dict[str, Any]) -> Lane:
+    lane = lane_of(fn, limit)
+    # Only a process can be killed; an author who does not ask for that gets a thread.
+    return "thread" if lane == "process" and config.get("kill") is False else lane
+
+
+async def _workflows(drive: Drive, command: RunCall) -> Any:
+    """Other workflows as children of this run: all are started, then waited for."""
+    attempt, used = 1, dict[str, int]()
+    while True:
+        try:
+            return await _children(drive, command, command.path if attempt == 1 else f"{command.path}~{attempt}")
+        except StepFailed as exc:
+            again = next_try(command.retry, used, seen_by_walker(exc))
+            if again is None:
+                raise
+            attempt, (rest, used) = attempt + 1, again
+            await drive.ctx.sleep(rest, name=f"{command.path}~{attempt}:rest")
+
+
+async def _children(drive: Drive, command: RunCall, name: str) -> dict[str, Any]:
+    handles = {}
+    for child, asked in command.args.items():
+        deadline = command.timeout
+        options = Start(name=f"{name}:{child}", deadline=deadline, queue=asked.get("queue"))
+        handles[child] = await drive.ctx.spawn(asked["workflow"], options=options, **(asked.get("inputs") or {}))
+    results = await drive.ctx.wait_for(list(handles.values()), mode="all", name=name)
+    value = dict(zip(handles, results, strict=True))
+    await units.in_turn(drive.ctx, name)
+    return value
+
+
+async def evaluate(drive: Drive, command: Evaluate) -> Record:
+    """An expression that looks outside: evaluated once, then recorded."""
+
+    async def look() -> Any:
+        return drive.walk.evaluator.value(command.expr, drive.walk.scope(command.path))
+
+    try:
+        return Settled(command.path, value=await drive.ctx.step(command.path, look))
+    except StepFailed as exc:
+        return Settled(command.path, "failed", error=seen_by_walker(exc))
+
+
+async def set_timer(drive: Drive, command: SetTimer) -> Record:
+    """A durable sleep that holds no slot."""
+    await drive.ctx.sleep_by(end_of(command.seconds, command.until), name=drive.name_of(command))
+    return Fired(command.path, command.timer)
+
+
+async def wait_for_event(drive: Drive, command: WaitForEvent) -> Record:
+    """The event's payload; after a timeout, another wait if the policy says so."""
+    name, attempt, used = command.path, 1, dict[str, int]()
+    while True:
+        try:
+            payload = await drive.ctx.wait_for_event(command.event, timeout=command.timeout, name=name)
+            return Settled(command.path, value=payload)
+        except EventTimeout as exc:
+            error = seen_by_walker(exc)
+            again = next_try(command.retry, used, error)
+            if again is None:
+                return Settled(command.path, "failed", error=error)
+            attempt, (rest, used) = attempt + 1, again
+            name = f"{command.path}~{attempt}"
+            await drive.ctx.sleep(rest, name=f"{name}:rest")
+
+
+async def emit_event(drive: Drive, command: EmitEvent) -> Record:
+    """The event, once: its row and its record are one commit."""
+    await drive.ctx.emit_event(command.event, command.payload, name=command.path)
+    return Settled(command.path)
+
+
+async def open_fork(drive: Drive, command: OpenFork) -> Record:
+    """Decide where many branches run, and record it: a replay must not decide otherwise."""
+
+    async def decide() -> dict[str, Any]:
+        return units.decision(command)
+
+    decided = await drive.ctx.step(f"{command.path}:open", decide)
+    return Opened(command.path, **decided)
+
+
+async def run_unit(drive: Drive, command: Unit) -> Record:
+    """One spawned task's share of a fork."""
+    return await units.outcome(drive.ctx, drive.spawned, command)
+
+
+PERFORM: Final[dict[type[Any], Callable[[Drive, Any], Awaitable[Record]]]] = {
+    RunCall: run_call,
+    Evaluate: evaluate,
+    SetTimer: set_timer,
+    WaitForEvent: wait_for_event,
+    EmitEvent: emit_event,
+    OpenFork: open_fork,
+    Unit: run_unit,
+}

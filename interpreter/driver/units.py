@@ -1,0 +1,67 @@
+"""Branches and items that run as tasks of their own: what they are given, and how they come back.
+
+A unit's task runs the same workflow on its share of the plan and answers with data, so a failure inside it is
+the parent's to judge. What the parent reads of it is consumed in one recorded order, like everything else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any, Final
+
+from durable import ChildFailed, DurableContext, Group, Handle, Start
+from interpreter.driver.failure import seen_by_walker
+from interpreter.walker.commands import OpenFork, SettleRun, Unit
+from interpreter.walker.records import Settled
+
+UNIT: Final = "durable:unit"
+INPUTS: Final = "durable:inputs"
+# Units a fork is cut into when its slots never wait: enough for every worker, few enough for one parent.
+_SHARES: Final = 32
+_FIELDS: Final = tuple(field.name for field in fields(Unit))
+
+
+def decision(command: OpenFork) -> dict[str, Any]:
+    """Spawned, in chunks unless a slot may wait or a cap counts slots."""
+    alone = command.may_wait or command.cap is not None
+    return {"mode": "spawned", "chunk": 1 if alone else max(1, -(-command.count // _SHARES))}
+
+
+def input_of(unit: Unit, inputs: dict[str, Any]) -> dict[str, Any]:
+    """What a unit's task is started with."""
+    return {UNIT: {name: getattr(unit, name) for name in _FIELDS}, INPUTS: inputs}
+
+
+def unit_in(given: dict[str, Any]) -> Unit | None:
+    """The unit a task was started for, if it was."""
+    return Unit(**given[UNIT]) if UNIT in given else None
+
+
+def answer(end: SettleRun) -> dict[str, Any]:
+    """How a unit's task ends: with data, whatever it came to."""
+    return {"outcome": end.outcome, "value": end.value, "error": end.error, "writes": end.writes}
+
+
+async def spawn(ctx: DurableContext, workflow: str, name: str, units: list[Unit], inputs: dict[str, Any]) -> Group:
+    """Start the tasks of some units with one record."""
+    given = [input_of(unit, inputs) for unit in units]
+    return await ctx.spawn_many(workflow, given, options=Start(name=f"{name}:spawn"))
+
+
+async def outcome(ctx: DurableContext, spawned: dict[str, Handle], unit: Unit) -> Settled:
+    """Wait for a unit's task; one that was cancelled or lost failed as a whole."""
+    try:
+        ended: dict[str, Any] = await ctx.wait_for(spawned[unit.path], mode="all", name=unit.path)
+    except ChildFailed as exc:
+        ended = {"outcome": "failed", "error": seen_by_walker(exc)}
+    await in_turn(ctx, unit.path)
+    return Settled(unit.path, **ended)
+
+
+async def in_turn(ctx: DurableContext, name: str) -> None:
+    """Take a place in the recorded order: what was read of a child came after its record."""
+    await ctx.step(f"{name}:took", _nothing)
+
+
+async def _nothing() -> None:
+    return None

@@ -1,0 +1,97 @@
+"""A plan as a workflow of the runtime: what a worker registers, claims and runs like any other."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from durable import DurableContext, Workflow
+from durable.errors import Cancelled
+from durable.workflow import Params
+from interpreter.driver import units
+from interpreter.driver.drive import Drive
+from interpreter.driver.failure import of_run
+from interpreter.driver.functions_protocol import Functions
+from interpreter.driver.saving import resumed
+from interpreter.plan import Plan
+from interpreter.walker import Evaluator, Program, Walk, require_sound, walk_of_unit
+from interpreter.walker.commands import Unit
+from interpreter.walker.records import Started
+
+
+def plan_workflow(
+    plan: Plan,
+    functions: Functions,
+    evaluator: Evaluator,
+    *,
+    name: str | None = None,
+    spawn_over: int = 32,
+    **options: Any,
+) -> Workflow:
+    """The workflow that walks a plan. Its input is the run's `inputs`, its result the plan's.
+
+    `options` are those of a workflow in code: queue, caps, deadline, cleanup.
+    """
+    require_sound(plan)
+    own = name or plan.name
+    runner = _Runner(plan, functions, evaluator, own, spawn_over)
+
+    async def body(ctx: DurableContext, **inputs: Any) -> Any:
+        return await runner.run(ctx, inputs)
+
+    return Workflow(own, body, Params.of(body, own), **options)
+
+
+class _Runner:
+    """What all runs of one plan share in this process."""
+
+    def __init__(self, plan: Plan, functions: Functions, evaluator: Evaluator, name: str, spawn_over: int):
+        self._program = Program(plan)
+        self._functions = functions
+        self._evaluator = evaluator
+        self._name = name
+        self._spawn_over = spawn_over
+        self._variables = plan.meta.get("variables") or {}
+        self._calls: dict[Any, Any] = {}
+
+    async def run(self, ctx: DurableContext, given: dict[str, Any]) -> Any:
+        unit = units.unit_in(given)
+        inputs = given if unit is None else given[units.INPUTS]
+        walk, first = self._begin(ctx, unit, inputs)
+        drive = Drive(ctx, walk, self._functions, self._name, self._calls)
+        drive.inputs = inputs
+        end = await drive.run(first)
+        if unit is not None:
+            return units.answer(end)
+        if end.outcome == "cancelled":
+            raise Cancelled("cancel:the run was stopped")
+        if end.outcome == "failed":
+            raise of_run(end)
+        return end.value
+
+    def _begin(self, ctx: DurableContext, unit: Unit | None, inputs: dict[str, Any]) -> tuple[Walk, Any]:
+        """Where the walk stands, and what moves it first: its start, or what a snapshot left open."""
+        if ctx.snapshot is not None:
+            return resumed(self._program, self._evaluator, ctx.snapshot)
+        return self._walk(unit), Started({}, self._globals(ctx, inputs), spawn_over=self._spawn_over)
+
+    def _walk(self, unit: Unit | None) -> Walk:
+        if unit is None:
+            return Walk(self._program, self._evaluator)
+        return walk_of_unit(self._program, self._evaluator, unit)
+
+    def _globals(self, ctx: DurableContext, inputs: dict[str, Any]) -> dict[str, Any]:
+        """What is visible everywhere. All of it follows from the run itself, so a replay makes the same."""
+        created = _created(ctx.run_id)
+        run = {
+            "id": ctx.run_id,
+            "workflow": self._name,
+            "status": "running",
+            "started_at": created.isoformat(timespec="milliseconds"),
+        }
+        return {"inputs": inputs, "run": run, "variables": self._variables}
+
+
+def _created(run_id: str) -> datetime:
+    """When a run was created: the time in its id."""
+    return datetime.fromtimestamp(int(run_id.replace("-", "")[:12], 16) / 1000, UTC)

@@ -1,0 +1,110 @@
+"""Highway workflows on plans.
+
+compile_workflow    a workflow (or a document with places) as a plan; all its faults at once otherwise
+check_workflow      those faults, and warnings, without a plan
+HighwayTemplates    the evaluator of a compiled plan
+highway_workflow    a workflow as one that a `durable.Worker` runs
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import durable
+from highway_dsl import Document, Workflow
+from highway_dsl.faults import Fault, Position
+from interpreter.driver import Functions, plan_workflow
+from interpreter.errors import ProgramError
+from interpreter.highway.check import check_templates, unheard_of
+from interpreter.highway.compiler import Compiler
+from interpreter.highway.evaluator import HighwayTemplates
+from interpreter.plan import Plan
+from interpreter.walker import check_plan
+
+__all__ = [
+    "Findings",
+    "HighwayError",
+    "HighwayTemplates",
+    "check_workflow",
+    "compile_workflow",
+    "highway_workflow",
+]
+
+ITERATIONS = 10_000
+
+
+class HighwayError(ProgramError):
+    """A workflow that cannot be deployed; `faults` are all that is wrong with it."""
+
+    def __init__(self, name: str, faults: Iterable[Fault]) -> None:
+        self.faults = tuple(faults)
+        super().__init__(f"workflow '{name}' cannot be deployed:\n" + "\n".join(f"  {fault}" for fault in self.faults))
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """What a check found: the plan is there exactly if there are no faults."""
+
+    plan: Plan | None
+    faults: tuple[Fault, ...]
+    warnings: tuple[Fault, ...]
+
+
+def check_workflow(
+    source: Workflow | Document[Workflow], *, others: Iterable[Workflow] = (), iterations: int = ITERATIONS
+) -> Findings:
+    """All that is wrong or doubtful. `others` are the workflows it shares events with."""
+    workflow, positions = _read(source)
+    faults = [_placed(fault, positions) for fault in workflow.faults()]
+    if faults:
+        return Findings(None, tuple(faults), ())
+    compiler = Compiler(workflow, positions, iterations)
+    plan = compiler.plan()
+    found = [*check_templates(workflow, positions), *compiler.faults, *_faults_of(plan)]
+    lint = source.lint() if isinstance(source, Document) else workflow.lint()
+    warnings = (*lint, *unheard_of(workflow, others, positions))
+    return Findings(None if found else plan, tuple(found), warnings)
+
+
+def compile_workflow(source: Workflow | Document[Workflow], *, iterations: int = ITERATIONS) -> Plan:
+    """The plan of a workflow. `iterations` is the limit of its while loops."""
+    found = check_workflow(source, iterations=iterations)
+    if found.plan is None:
+        raise HighwayError(_read(source)[0].name, found.faults)
+    return found.plan
+
+
+def highway_workflow(
+    source: Workflow | Document[Workflow],
+    functions: Functions,
+    *,
+    strict: bool = True,
+    iterations: int = ITERATIONS,
+    **options: Any,
+) -> durable.Workflow:
+    """The workflow for a worker. `options` are those of `plan_workflow`."""
+    plan = compile_workflow(source, iterations=iterations)
+    given = {"deadline": plan.meta.get("deadline"), **options}
+    return plan_workflow(plan, functions, HighwayTemplates(plan, strict=strict), **given)
+
+
+def _read(source: Workflow | Document[Workflow]) -> tuple[Workflow, dict[str, Position]]:
+    if isinstance(source, Workflow):
+        return source, {}
+    return source.workflow, source.source.tasks
+
+
+def _placed(fault: Fault, positions: dict[str, Position]) -> Fault:
+    return fault if fault.position else fault.at(positions.get(fault.task_id or ""))
+
+
+def _faults_of(plan: Plan) -> list[Fault]:
+    return [_as_highway(fault) for fault in check_plan(plan)]
+
+
+def _as_highway(fault: Any) -> Fault:
+    place = fault.place
+    at = Position(place.line, place.column or 1, place.file) if place is not None and place.line else None
+    return Fault("plan", fault.message, (), fault.node, position=at)

@@ -1,0 +1,130 @@
+"""What can be known to go wrong before anything runs: every fault of a workflow at once, each with its task."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+from highway_dsl import (
+    BaseOperator,
+    ChildWorkflowOperator,
+    ConditionOperator,
+    EmitEventOperator,
+    ForEachOperator,
+    SwitchOperator,
+    TaskOperator,
+    TerminateOperator,
+    WaitForEventOperator,
+    WhileOperator,
+    Workflow,
+)
+from highway_dsl.check import operators
+from highway_dsl.faults import Fault, Loc, Position
+from interpreter.errors import TemplateError
+from interpreter.expressions import Dialect
+from interpreter.expressions.syntax import is_template
+from interpreter.highway.evaluator import parts_as_names
+from interpreter.highway.names import PART
+from interpreter.highway.secrets import secrets_in
+from interpreter.highway.visibility import Visibility
+
+_DIALECT = Dialect(rewrite=parts_as_names)
+_HOLE = re.compile(r"\{\{.*?\}\}")
+
+
+class Text(NamedTuple):
+    """One text of an operator that may hold templates."""
+
+    field: str
+    text: str
+    condition: bool = False
+
+
+def check_templates(workflow: Workflow, positions: dict[str, Position]) -> list[Fault]:
+    """Templates that do not parse, names that nothing can ever define, secrets where they would be stored."""
+    visible = Visibility(workflow)
+    found: list[Fault] = []
+    for loc, task in operators(workflow):
+        for text in texts_of(task):
+            found += _check_text(visible, loc, task, text)
+    return [fault.at(positions.get(fault.task_id or "")) for fault in found]
+
+
+def _check_text(visible: Visibility, loc: Loc, task: BaseOperator, text: Text) -> Iterator[Fault]:
+    where = (*loc, text.field)
+    try:
+        names = _DIALECT.compile(text.text, "condition" if text.condition else "value").names
+    except TemplateError as error:
+        yield Fault("template", f"{text.field}: {error.message}", where, task.task_id)
+        return
+    known = visible.names(task.task_id)
+    for name in sorted({name.partition(PART)[0] for name in names} - known):
+        near = visible.nearest(task.task_id, name)
+        hint = f"did you mean '{near}'?" if near else "declare it in variables, or pass it as inputs.<name>"
+        yield Fault("undefined", f"{text.field}: nothing defines '{name}'", where, task.task_id, hint)
+    if text.field not in ("args", "kwargs") and secrets_in(text.text):
+        hint = "only args and kwargs of tasks may hold secrets"
+        yield Fault("secret", f"{text.field}: a secret would be stored here", where, task.task_id, hint)
+
+
+def texts_of(task: BaseOperator) -> Iterator[Text]:
+    """Every text of an operator in which section 10.1 allows templates."""
+    if isinstance(task, TaskOperator):
+        yield from _in("args", task.args)
+        yield from _in("kwargs", task.kwargs)
+        yield from _in("idempotency_key", task.idempotency_key)
+    elif isinstance(task, ConditionOperator | WhileOperator):
+        yield Text("condition", task.condition, condition="{%" not in task.condition)
+    elif isinstance(task, ForEachOperator):
+        yield from _in("items", task.items)
+    elif isinstance(task, SwitchOperator):
+        yield from _in("switch_on", task.switch_on)
+    elif isinstance(task, EmitEventOperator | WaitForEventOperator):
+        yield from _in("event_name", task.event_name)
+        yield from _in("payload", getattr(task, "payload", None))
+    elif isinstance(task, ChildWorkflowOperator):
+        yield from _in("children", [child.get("inputs") for child in task.children.values()])
+    elif isinstance(task, TerminateOperator):
+        yield from _in("result", task.result)
+
+
+def _in(field: str, value: Any) -> Iterator[Text]:
+    if isinstance(value, str):
+        if is_template(value):
+            yield Text(field, value)
+    elif isinstance(value, dict):
+        yield from _in(field, list(value.values()))
+    elif isinstance(value, list | tuple):
+        for part in value:
+            yield from _in(field, part)
+
+
+def unheard_of(workflow: Workflow, others: Iterable[Workflow], positions: dict[str, Position]) -> list[Fault]:
+    """Events that the workflow waits for and none of the known workflows emits. Only a warning: a program or a
+    person may emit them."""
+    emitted = [task.event_name for known in (workflow, *others) for task in _tasks(known) if _emits(task)]
+    return [
+        Fault("event", f"nobody is known to emit '{task.event_name}'", loc, task.task_id).at(
+            positions.get(task.task_id)
+        )
+        for loc, task in operators(workflow)
+        if isinstance(task, WaitForEventOperator) and not any(_may_be(task.event_name, name) for name in emitted)
+    ]
+
+
+def _tasks(workflow: Workflow) -> Iterator[Any]:
+    return (task for _, task in operators(workflow))
+
+
+def _emits(task: BaseOperator) -> bool:
+    return isinstance(task, EmitEventOperator)
+
+
+def _may_be(one: str, other: str) -> bool:
+    """Whether two names with holes in them can be the same."""
+    return bool(_pattern(one).fullmatch(_HOLE.sub("x", other)) or _pattern(other).fullmatch(_HOLE.sub("x", one)))
+
+
+def _pattern(name: str) -> re.Pattern[str]:
+    return re.compile(".*".join(re.escape(part) for part in _HOLE.split(name)), re.DOTALL)
