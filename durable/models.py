@@ -52,7 +52,19 @@ task = _table(
 )  # fmt: skip
 workflow = _table(
     "workflow", name=Text, params=JSON, has_cleanup=Boolean, max_active_runs=Integer, max_running=Integer,
-    max_active_per_key=Integer, max_running_per_key=Integer, deadline=Interval, registered_at=_When,
+    max_active_per_key=Integer, max_running_per_key=Integer, deadline=Interval, registered_at=_When, version=Text,
+)  # fmt: skip
+version = _table(
+    "version", workflow=Text, version=Text, language=Text, source=Text, plan=JSON, deployed_at=_When, deployed_by=Text
+)  # fmt: skip
+deployment = _table(
+    "deployment", workflow=Text, version=Text, language=Text, deployed_at=_When, deployed_by=Text, current=Boolean
+)  # fmt: skip
+memory = _table("memory", scope=Text, key=Text, value=JSON, updated_at=_When)
+secret = _table("secret", name=Text, body=Text, updated_at=_When, updated_by=Text)
+secret_access = _table(
+    "secret_access", id=Uuid, at=_When, name=Text, provider=Text, who=Text, run_id=Uuid, task_id=Uuid, step=Text,
+    attempt=Integer,
 )  # fmt: skip
 line = _table("line", line=Integer, queue=Text, workflow=Text)
 journal = _table(

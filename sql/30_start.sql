@@ -29,7 +29,14 @@ $$;
 -- Locks: the workflow's row, only when something about it changed.
 create or replace function durable.register(_workflows json, _queues text[]) returns table (line int, queue text, workflow text)
 language plpgsql as $$
+declare
+  _deployed text := (select string_agg(w.name, ', ' order by w.name) from json_to_recordset(_workflows) as x (name text)
+                     join durable.workflow w on w.name = x.name where w.version is not null);
 begin
+  if _deployed is not null then
+    perform durable.refuse('DU012', format('deployed already, so no program can register it: %s', _deployed),
+      'Give the program''s workflow another name.');
+  end if;
   insert into durable.workflow as w (name, params, has_cleanup, max_active_runs, max_running,
                                      max_active_per_key, max_running_per_key, deadline, registered_at)
   select x.name, coalesce(x.params, '{}'), coalesce(x.has_cleanup, false), x.max_active_runs, x.max_running,
@@ -57,9 +64,13 @@ $$;
 create or replace function durable.place(_tasks json, _now timestamptz) returns int[]
 language plpgsql as $$
 declare
-  _capped int[];
-  _lines  int[];
+  _capped  int[];
+  _lines   int[];
+  _current json;
 begin
+  _current := (
+    select json_object_agg(l.line, w.version) from durable.line l join durable.workflow w on w.name = l.workflow
+    where l.line in (select distinct x.line from json_to_recordset(_tasks) as x (line int)) and w.version is not null);
   _capped := array(
     select l.line from durable.line l join durable.workflow w on w.name = l.workflow
     where l.line in (select distinct x.line from json_to_recordset(_tasks) as x (line int))
@@ -67,7 +78,8 @@ begin
 
   with s as materialized (
     select x.id, coalesce(x.run, x.id) as run, x.parent, x.line, coalesce(x.prio, 5)::smallint as prio,
-           coalesce(x.epoch, 0) as epoch, greatest(x.at, _now) as at, x.deadline, x.version, x.cap, x.tags,
+           coalesce(x.epoch, 0) as epoch, greatest(x.at, _now) as at, x.deadline,
+           coalesce(x.version, _current ->> x.line::text) as version, x.cap, x.tags,
            coalesce(x.input, '{}') as input,
            case when x.at > _now then 'delayed' when x.line = any (_capped) then 'queued' else 'active' end as state
     from json_to_recordset(_tasks) as x (id uuid, run uuid, parent uuid, line int, prio int, epoch int, at timestamptz,

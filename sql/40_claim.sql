@@ -8,13 +8,14 @@ language sql stable as $$
 $$;
 
 -- claim_row: what a worker needs to begin or continue a task that it holds, by position:
--- [task, run, parent, line, epoch, wakes, prio, created, stop, input, waits, started, cap key, line claimed from, ready at]
+-- [task, run, parent, line, epoch, wakes, prio, created, stop, input, waits, started, cap key, line claimed from, ready at,
+--  version]
 create or replace function durable.claim_row(_task uuid, _epoch int) returns json
 language sql stable as $$
   select json_build_array(t.task_id, t.run_id, t.parent_id, t.line, _epoch, t.wakes, t.prio,
                           extract(epoch from t.created_at), t.stop, t.input,
                           durable.waits_of(t.run_id, t.task_id),
-                          extract(epoch from t.started_at), t.cap_key, t.line, extract(epoch from t.ready_at))
+                          extract(epoch from t.started_at), t.cap_key, t.line, extract(epoch from t.ready_at), t.version)
   from durable.task t where t.task_id = _task
 $$;
 
@@ -50,7 +51,7 @@ language sql volatile as $$
     t.task_id, t.run_id, t.parent_id, t.line, d.epoch + 1, t.wakes, d.prio,
     extract(epoch from t.created_at), t.stop, t.input,
     case when d.epoch > 0 then durable.waits_of(t.run_id, t.task_id) end,
-    extract(epoch from t.started_at), t.cap_key, d.line, extract(epoch from d.ready_at))
+    extract(epoch from t.started_at), t.cap_key, d.line, extract(epoch from d.ready_at), t.version)
     order by d.prio, d.ready_at, d.task_id)
   from d join durable.task t on t.task_id = d.task_id
 $$;

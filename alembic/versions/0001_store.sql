@@ -327,7 +327,14 @@ $$;
 -- Locks: the workflow's row, only when something about it changed.
 create or replace function durable.register(_workflows json, _queues text[]) returns table (line int, queue text, workflow text)
 language plpgsql as $$
+declare
+  _deployed text := (select string_agg(w.name, ', ' order by w.name) from json_to_recordset(_workflows) as x (name text)
+                     join durable.workflow w on w.name = x.name where w.version is not null);
 begin
+  if _deployed is not null then
+    perform durable.refuse('DU012', format('deployed already, so no program can register it: %s', _deployed),
+      'Give the program''s workflow another name.');
+  end if;
   insert into durable.workflow as w (name, params, has_cleanup, max_active_runs, max_running,
                                      max_active_per_key, max_running_per_key, deadline, registered_at)
   select x.name, coalesce(x.params, '{}'), coalesce(x.has_cleanup, false), x.max_active_runs, x.max_running,
@@ -355,9 +362,13 @@ $$;
 create or replace function durable.place(_tasks json, _now timestamptz) returns int[]
 language plpgsql as $$
 declare
-  _capped int[];
-  _lines  int[];
+  _capped  int[];
+  _lines   int[];
+  _current json;
 begin
+  _current := (
+    select json_object_agg(l.line, w.version) from durable.line l join durable.workflow w on w.name = l.workflow
+    where l.line in (select distinct x.line from json_to_recordset(_tasks) as x (line int)) and w.version is not null);
   _capped := array(
     select l.line from durable.line l join durable.workflow w on w.name = l.workflow
     where l.line in (select distinct x.line from json_to_recordset(_tasks) as x (line int))
@@ -365,7 +376,8 @@ begin
 
   with s as materialized (
     select x.id, coalesce(x.run, x.id) as run, x.parent, x.line, coalesce(x.prio, 5)::smallint as prio,
-           coalesce(x.epoch, 0) as epoch, greatest(x.at, _now) as at, x.deadline, x.version, x.cap, x.tags,
+           coalesce(x.epoch, 0) as epoch, greatest(x.at, _now) as at, x.deadline,
+           coalesce(x.version, _current ->> x.line::text) as version, x.cap, x.tags,
            coalesce(x.input, '{}') as input,
            case when x.at > _now then 'delayed' when x.line = any (_capped) then 'queued' else 'active' end as state
     from json_to_recordset(_tasks) as x (id uuid, run uuid, parent uuid, line int, prio int, epoch int, at timestamptz,
@@ -552,13 +564,14 @@ language sql stable as $$
 $$;
 
 -- claim_row: what a worker needs to begin or continue a task that it holds, by position:
--- [task, run, parent, line, epoch, wakes, prio, created, stop, input, waits, started, cap key, line claimed from, ready at]
+-- [task, run, parent, line, epoch, wakes, prio, created, stop, input, waits, started, cap key, line claimed from, ready at,
+--  version]
 create or replace function durable.claim_row(_task uuid, _epoch int) returns json
 language sql stable as $$
   select json_build_array(t.task_id, t.run_id, t.parent_id, t.line, _epoch, t.wakes, t.prio,
                           extract(epoch from t.created_at), t.stop, t.input,
                           durable.waits_of(t.run_id, t.task_id),
-                          extract(epoch from t.started_at), t.cap_key, t.line, extract(epoch from t.ready_at))
+                          extract(epoch from t.started_at), t.cap_key, t.line, extract(epoch from t.ready_at), t.version)
   from durable.task t where t.task_id = _task
 $$;
 
@@ -594,7 +607,7 @@ language sql volatile as $$
     t.task_id, t.run_id, t.parent_id, t.line, d.epoch + 1, t.wakes, d.prio,
     extract(epoch from t.created_at), t.stop, t.input,
     case when d.epoch > 0 then durable.waits_of(t.run_id, t.task_id) end,
-    extract(epoch from t.started_at), t.cap_key, d.line, extract(epoch from d.ready_at))
+    extract(epoch from t.started_at), t.cap_key, d.line, extract(epoch from d.ready_at), t.version)
     order by d.prio, d.ready_at, d.task_id)
   from d join durable.task t on t.task_id = d.task_id
 $$;
