@@ -22,14 +22,15 @@ from durable.retry import RetryPolicy
 from durable.settings import Settings
 from durable.start import Start
 from durable.sync import SyncDurable
+from durable.versions import Catalogue, Deployment, Version, VersionInfo
 from durable.worker import Worker
 from durable.workflow import Workflow, step, workflow
 
 log_to_stderr()
 
 __all__ = [
-    "Cancelled", "ChildFailed", "Durable", "DurableContext", "DurableError", "EventTimeout", "Group", "Handle",
-    "NonRetryable", "NotRun", "Ran", "Refused", "RetryAfter", "RetryPolicy", "RunCancelled", "RunFailed",
-    "Settings", "Start", "StepFailed", "StepInfo", "StepTimeout", "SyncDurable", "Worker", "Workflow", "current_step",
-    "step", "workflow",
+    "Cancelled", "Catalogue", "ChildFailed", "Deployment", "Durable", "DurableContext", "DurableError", "EventTimeout",
+    "Group", "Handle", "NonRetryable", "NotRun", "Ran", "Refused", "RetryAfter", "RetryPolicy", "RunCancelled",
+    "RunFailed", "Settings", "Start", "StepFailed", "StepInfo", "StepTimeout", "SyncDurable", "Version", "VersionInfo",
+    "Worker", "Workflow", "current_step", "step", "workflow",
 ]  # fmt: skip

@@ -38,13 +38,15 @@ class Claimed(NamedTuple):
     cap_key: str | None
     from_line: int
     ready_at: float
+    version: str | None = None
 
 
 class Served(NamedTuple):
-    """What stands behind a line: a workflow, on a queue."""
+    """What stands behind a line: a workflow, on a queue. Of a deployed one only the name is known before a claim."""
 
     workflow: Workflow
     queue: str
+    deployed: bool = False
 
 
 class Want(NamedTuple):
@@ -82,6 +84,12 @@ class ClaimDesk:
         """The lines of the workflows that this worker can run: it never asks for others."""
         self._lines = lines
         self.heat_all()
+
+    def learn(self, lines: dict[int, Served]) -> bool:
+        """More lines, found while working; true if one of them is new."""
+        new = lines.keys() - self._lines.keys()
+        self._lines |= {line: lines[line] for line in new}
+        return self.heat(new)
 
     def served(self, line: int) -> Served | None:
         return self._lines.get(line)

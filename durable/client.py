@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import getpass
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any, Self
@@ -19,7 +20,7 @@ from durable.borrowed import execute_on
 from durable.codec import Codec, PlainCodec
 from durable.completions import Completions
 from durable.embedded import EmbeddedPostgres
-from durable.errors import NoSuchRun, RunCancelled, RunFailed, StoreUnavailable, WrongArguments
+from durable.errors import NoSuchRun, RunCancelled, RunFailed, StoreUnavailable, UnknownVersion, WrongArguments
 from durable.ids import uuid7
 from durable.link import CONNECT
 from durable.migrate import migrate
@@ -28,11 +29,13 @@ from durable.runs import BranchInfo, LogLine, ProgressInfo, RunInfo, StepRecord,
 from durable.settings import Settings
 from durable.start import Start, input_of, row_of
 from durable.store import check_store
+from durable.versions import Deployment, Version, VersionInfo
 from durable.workflow import Workflow
 
 # Between two tries of a read whose connection broke: a database needs a moment to come back.
 _RESTS = (0.0, 0.1, 0.5, 1.0, 2.0, 4.0)
 
+DEPLOY = "select durable.deploy(%s, %s, %s, %s, %s::json, %s, %s::json)"
 ENDED = "select state::text as state, result, error from durable.task where task_id = %s"
 START = "select asked::text, run_id::text from durable.start_runs(%s::json)"
 
@@ -207,7 +210,30 @@ class Durable:
         rows = await self._ask("logs_query", str(_uuid(run_id)))
         return [LogLine(**row) for row in rows]
 
+    async def versions(self, workflow: str | None = None) -> list[VersionInfo]:
+        """What was deployed: the versions of one workflow or of all, newest first."""
+        rows = await self._ask("versions_query", workflow)
+        return [VersionInfo(**row) for row in rows]
+
+    async def version(self, workflow: str, version: str | None = None) -> Version:
+        """One version with its source and plan; without a hash the current one."""
+        rows = await self._send(
+            "select durable.read_version(w.name, coalesce(%s, w.version)) from durable.workflow w where w.name = %s",
+            (version, workflow),
+            None,
+        )
+        if not rows or rows[0][0] is None:
+            what = f"version {version}" if version else "version"
+            raise UnknownVersion(f"no {what} of {workflow!r} was ever deployed here")
+        return Version.model_validate(rows[0][0])
+
     # ---------------------------------------------------------------- acting
+
+    async def deploy(self, what: Deployment, *, by: str | None = None) -> bool:
+        """Make a version the one that new runs get; false if it was already. Runs that have begun keep theirs."""
+        rows = await self._send(DEPLOY, what.params(by or getpass.getuser()), None)
+        self._lines = {key: line for key, line in self._lines.items() if key[1] != what.workflow}
+        return bool(rows[0][0])
 
     async def emit(self, name: str, payload: Any = None, *, key: str | None = None, connection: Any = None) -> str:
         """Emit an event; the same `key` emits once."""

@@ -62,9 +62,11 @@ class DurableContext(Recording):
         pos: int,
         queue: str,
         prefix: str = "",
+        version: str | None = None,
     ):
         super().__init__(services, parking, replay, pos, prefix)
         self.queue = queue
+        self.version = version
         self.spawned = False
         self.log = RunLog(self)
 

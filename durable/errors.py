@@ -4,6 +4,7 @@ DurableError
 ├── Refused                the state or the input says no; trying again changes nothing
 │   ├── ValueRefused       a value that is not JSON, with the path to it
 │   ├── UnknownWorkflow
+│   ├── UnknownVersion     a run's version was never deployed, or nobody here can run it
 │   ├── WrongArguments
 │   ├── NoSuchRun
 │   └── WrongState
@@ -42,6 +43,10 @@ class ValueRefused(Refused):
 
 class UnknownWorkflow(Refused):
     """No worker or client has registered a workflow of this name."""
+
+
+class UnknownVersion(Refused):
+    """A version of a workflow that was never deployed here, or that this worker cannot run."""
 
 
 class WrongArguments(Refused):

@@ -79,3 +79,10 @@ def logs_query(run_id: str) -> Select[Any]:
     table = models.log
     columns = [table.c[name] for name in ("task_id", "at", "level", "step", "message", "fields")]
     return select(*columns).where(table.c.run_id == UUID(run_id)).order_by(table.c.id)
+
+
+def versions_query(workflow: str | None) -> Select[Any]:
+    """The versions of one workflow or all, newest first."""
+    table = models.deployment
+    query = select(table).order_by(table.c.workflow, table.c.deployed_at.desc())
+    return query if workflow is None else query.where(table.c.workflow == workflow)

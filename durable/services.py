@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
@@ -15,6 +15,9 @@ from durable.reads import Reads
 from durable.settings import Settings
 from durable.transactions import Transactions
 from durable.writer import JournalWriter
+
+if TYPE_CHECKING:
+    from durable.versions import Library
 
 READ_JOURNAL = "select durable.read_journal($1, $2)"
 READ_VALUES = "select durable.read_values($1, $2)"
@@ -38,6 +41,7 @@ class Services:
         reads: Reads,
         transactions: Transactions,
         writers: list[JournalWriter],
+        library: Library | None = None,
     ):
         self.settings = settings
         self.codec = codec
@@ -45,6 +49,7 @@ class Services:
         self.gate = gate
         self.lanes = lanes
         self.transactions = transactions
+        self.library = library
         self._reads = reads
         self._writers = writers
         self._lines: dict[tuple[str, str], tuple[int, float | None]] = {}

@@ -12,7 +12,10 @@ from durable.workflow import Workflow
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """Options of a start. `key` makes it idempotent: the same key of the same workflow is the same run."""
+    """Options of a start. `key` makes it idempotent: the same key of the same workflow is the same run.
+
+    `version` is one of a deployed workflow; else the run gets the current one.
+    """
 
     key: str | None = None
     queue: str | None = None
@@ -22,6 +25,7 @@ class Start:
     cap_key: str | None = None
     deadline: float | timedelta | None = None
     name: str | None = None
+    version: str | None = None
 
     def __post_init__(self) -> None:
         if self.priority is not None and not 0 <= self.priority <= 9:
@@ -42,6 +46,7 @@ def row_of(options: Start | None, deadline: float | None) -> dict[str, Any]:
         "at": chosen.start_at.isoformat() if chosen.start_at else None,
         "tags": list(chosen.tags) or None,
         "cap": chosen.cap_key,
+        "version": chosen.version,
         "deadline": own if own is not None else deadline,
     }
     return {name: value for name, value in row.items() if value is not None}

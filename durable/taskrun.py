@@ -57,7 +57,7 @@ class TaskRun:
         self.draining = False
         self.parked_at = 0.0
         self._services = services
-        self._workflow, self._queue = served
+        self._workflow, self._queue, self._deployed = served
         self._host = host
         self._started = claimed.started or services.clock.now()
         self.parking = self._new_parking(claimed.epoch, claimed.wakes)
@@ -108,6 +108,8 @@ class TaskRun:
         self._finish(end)
 
     async def _perform(self) -> Json:
+        if self._deployed and (wrong := await self._find_version()) is not None:
+            return wrong
         records = await self._load()
         stop = self.claimed.stop
         if stop is None:
@@ -121,6 +123,15 @@ class TaskRun:
                 # It failed, but over its own cancel: over a child that was stopped with it, for example.
                 stop = self.parking.stop
         return await self._stopped(records, stop)
+
+    async def _find_version(self) -> Json | None:
+        """Take the version that the run was started with; an end row if it cannot be made to run here."""
+        assert self._services.library is not None
+        try:
+            self._workflow = await self._services.library.workflow(self._workflow.name, self.claimed.version)
+        except Exception as exc:
+            return {"s": "failed", "x": describe(exc), "m": True}
+        return None
 
     async def _load(self) -> list[Record]:
         if self.claimed.epoch <= 1:
@@ -181,7 +192,9 @@ class TaskRun:
         records = [record for record in past if record.kind != "snapshot"] if saved else past
         replay = Replay(self.claimed.run_id, records) if records else None
         pos = everything[-1].pos + 1 if everything else 0
-        context = DurableContext(self._services, self.parking, replay, pos, self._queue, prefix)
+        context = DurableContext(
+            self._services, self.parking, replay, pos, self._queue, prefix, self.claimed.version
+        )
         context.snapshot = context.opened(saved[-1].body) if saved else None
         return context
 

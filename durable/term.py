@@ -39,6 +39,7 @@ from durable.settings import Settings
 from durable.taskrun import TaskRun
 from durable.traffic import Traffic
 from durable.transactions import Transactions
+from durable.versions import Catalogue, Library
 from durable.workflow import Workflow
 from durable.writer import JournalWriter
 
@@ -56,7 +57,13 @@ class Term:
     """One worker id and everything that acts under it."""
 
     def __init__(
-        self, dsn: str, workflows: Sequence[Workflow], queues: Sequence[str] | None, settings: Settings, codec: Codec
+        self,
+        dsn: str,
+        workflows: Sequence[Workflow],
+        queues: Sequence[str] | None,
+        settings: Settings,
+        codec: Codec,
+        catalogue: Catalogue | None = None,
     ):
         self.worker_id = uuid7()
         self._dsn = dsn
@@ -69,6 +76,7 @@ class Term:
         self._lanes = Lanes(settings.threads, settings.step_processes)
         name = f"durable:{self.worker_id}"
         self._reads = Reads(dsn, name)
+        self._library = Library(self._reads, catalogue) if catalogue is not None else None
         self._notifier = Notifier(dsn, name)
         self._listener = Listener(dsn, name, "durable_work", self._heard)
         flushers = range(settings.flushers)
@@ -90,6 +98,7 @@ class Term:
             self._reads,
             self._transactions,
             self._writers,
+            self._library,
         )
         self._running: dict[str, TaskRun] = {}
         self._leaving: dict[str, TaskRun] = {}  # ended or given back here, and not yet in the store
@@ -99,6 +108,8 @@ class Term:
         self._quiet = asyncio.Event()
         self._beat: Beat | None = None
         self._looking: asyncio.Task[None] | None = None
+        self._learning: asyncio.Task[None] | None = None
+        self._unlearned = False
         self.ready = asyncio.Event()
 
     # ---------------------------------------------------------------- life
@@ -189,6 +200,8 @@ class Term:
             registrations = orjson.dumps([workflow.registration() for workflow in workflows])
             rows = orjson.loads(await self._reads.call(REGISTER, [registrations, queue.encode()]) or b"[]")
             lines |= {row["line"]: Served(self._workflows[row["workflow"]], queue) for row in rows}
+        if self._library is not None:
+            lines = await self._library.lines(self._deployed_queues()) | lines
         self._desk.serve(lines)
 
     def _by_queue(self) -> dict[str, list[Workflow]]:
@@ -198,10 +211,13 @@ class Term:
             return dict.fromkeys(self._queues, everything)
         return {queue: [w for w in everything if w.queue == queue] for queue in {w.queue for w in everything}}
 
+    def _deployed_queues(self) -> Sequence[str]:
+        return ("default",) if self._queues is None else self._queues
+
     async def _close(self, tasks: list[asyncio.Task[None]]) -> None:
         if self._beat is not None:
             await asyncio.to_thread(self._beat.stop)
-        await end(tasks if self._looking is None else [*tasks, self._looking])
+        await end([*tasks, *(task for task in (self._looking, self._learning) if task is not None)])
         if self._over.done() and self._over.result() == "":
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(5):
@@ -376,7 +392,8 @@ class Term:
     # ---------------------------------------------------------------- hints
 
     def _heard(self, payload: str) -> None:
-        """A hint: r<lines> have work, s<shards> have signals, clock moved, a: look at everything."""
+        """A hint: r<lines> have work, s<shards> have signals, clock moved, v: a new version,
+        a: look at everything."""
         kind, rest = payload[:1], payload[1:]
         numbers = {int(part) for part in rest.split(",") if part.lstrip("-").isdigit()}
         if kind == "r":
@@ -386,6 +403,8 @@ class Term:
             self._passer.hint(numbers or ALL_SHARDS)
         elif kind == "c":
             asyncio.get_running_loop().create_task(self._clock_moved())
+        elif kind == "v":
+            self._learn()
         else:
             self._swept()
             self._passer.hint(ALL_SHARDS)
@@ -402,9 +421,22 @@ class Term:
         self._desk.heat_all()
         if self._looking is None or self._looking.done():
             self._looking = asyncio.get_running_loop().create_task(self._look_for_solo())
+        self._learn()
         horizon = time.monotonic() - self._settings.kept_seconds
         while self._parked and next(iter(self._parked.values())).parked_at < horizon:
             self._parked.popitem(last=False)[1].abandon()
+
+    def _learn(self) -> None:
+        """Somebody may have deployed a workflow."""
+        self._unlearned = True
+        if self._library is not None and (self._learning is None or self._learning.done()):
+            self._learning = asyncio.get_running_loop().create_task(self._look_for_deployed(self._library))
+
+    async def _look_for_deployed(self, library: Library) -> None:
+        while self._unlearned:
+            self._unlearned = False
+            if self._desk.learn(await library.lines(self._deployed_queues())):
+                self._kick()
 
     async def _look_for_solo(self) -> None:
         """Tasks that must run alone stand in lines of their own, which no ordinary claim asks for."""

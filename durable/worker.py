@@ -12,6 +12,7 @@ from durable.codec import Codec, PlainCodec
 from durable.settings import Settings
 from durable.store import check_store
 from durable.term import Term
+from durable.versions import Catalogue
 from durable.workflow import Workflow
 
 log = structlog.get_logger("durable.worker")
@@ -20,7 +21,8 @@ log = structlog.get_logger("durable.worker")
 class Worker:
     """Runs workflows from one database until stopped. Use it as a service: `await Worker(...).run()`.
 
-    Without `queues`, each workflow is served on its own queue.
+    Without `queues`, each workflow is served on its own queue. With a `catalogue`, deployed workflows of its languages
+    are served too, also those deployed while it works: on `queues`, or on "default".
     """
 
     def __init__(
@@ -31,6 +33,7 @@ class Worker:
         queues: Sequence[str] | None = None,
         settings: Settings | None = None,
         codec: Codec | None = None,
+        catalogue: Catalogue | None = None,
     ):
         names = [workflow.name for workflow in workflows]
         if twice := {name for name in names if names.count(name) > 1}:
@@ -40,6 +43,7 @@ class Worker:
         self._queues = queues
         self._settings = settings or Settings.from_environment()
         self._codec = codec or PlainCodec()
+        self._catalogue = catalogue
         self._stopping = asyncio.Event()
         self._hurry = asyncio.Event()
         self._ready = asyncio.Event()
@@ -49,7 +53,7 @@ class Worker:
         """Work until `stop()`; a lost lease begins a new term under a new id."""
         await check_store(self._dsn)
         while not self._stopping.is_set():
-            self.term = Term(self._dsn, self._workflows, self._queues, self._settings, self._codec)
+            self.term = Term(self._dsn, self._workflows, self._queues, self._settings, self._codec, self._catalogue)
             await self._serve(self.term)
 
     async def ready(self) -> None:
