@@ -117,7 +117,7 @@ class DurableContext(Recording):
 
         async def perform(attempt: int) -> Any:
             await self._wait_at_gate()
-            info = StepInfo(self.run_id, self.task_id, key, attempt)
+            info = StepInfo(self.run_id, self.task_id, key, attempt, self.say_from_step)
             return await self._services.transactions.run(self, info, fn, args, kwargs)
 
         return await self._with_retries(key, retry or policy.retry, perform)
@@ -311,7 +311,7 @@ class DurableContext(Recording):
     async def _step_now(self, key: str, fn: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """The hot path, the first attempt of an async step: no timer, no task, no thread, no layer in between."""
         parking = self._parking
-        info = StepInfo(self.run_id, self.task_id, key, 1)
+        info = StepInfo(self.run_id, self.task_id, key, 1, self.say_from_step)
         if self._services.gate.closed:
             await self._wait_at_gate()
         if faults.armed:
@@ -350,7 +350,7 @@ class DurableContext(Recording):
         limit: float | None,
         lane: Lane | None,
     ) -> Any:
-        info = StepInfo(self.run_id, self.task_id, key, attempt)
+        info = StepInfo(self.run_id, self.task_id, key, attempt, self.say_from_step)
         if self._services.gate.closed:
             await self._wait_at_gate()
         if faults.armed:

@@ -17,7 +17,10 @@ from typing import Any
 
 from pebble import ProcessPool
 
+from durable.runlog import RunLog
 from durable.workflow import Lane
+
+Effects = dict[str, list[dict[str, Any]]]
 
 
 class AttemptTimeout(Exception):
@@ -25,16 +28,23 @@ class AttemptTimeout(Exception):
 
 
 class StepInfo:
-    """What a step may know about itself: `durable.current_step()`."""
+    """What a step may know and say about itself: `durable.current_step()`.
 
-    __slots__ = ("_key", "attempt", "name", "run_id", "task_id")
+    In a process of its own a step can say nothing to the store: its log lines stay in that process's log.
+    """
 
-    def __init__(self, run_id: str, task_id: str, name: str, attempt: int):
+    __slots__ = ("_key", "_tell", "attempt", "name", "run_id", "task_id")
+    replaying = False
+
+    def __init__(
+        self, run_id: str, task_id: str, name: str, attempt: int, tell: Callable[[Effects], None] | None = None
+    ):
         self.run_id = run_id
         self.task_id = task_id
         self.name = name
         self.attempt = attempt
         self._key: str | None = None
+        self._tell = tell
 
     @property
     def idempotency_key(self) -> str:
@@ -44,6 +54,22 @@ class StepInfo:
     def use_key(self, key: str) -> None:
         """Let the step have a key that its author chose."""
         self._key = key
+
+    @property
+    def log(self) -> RunLog:
+        """`current_step().log.info("charged", order=42)`."""
+        return RunLog(self, self.name)
+
+    def progress(self, done: float, total: float | None = None, note: str | None = None) -> None:
+        """Say how far the run is. Only the newest is kept; nothing waits for it."""
+        self.say({"progress": [{"r": self.run_id, "t": self.task_id, "d": done, "o": total, "n": note}]})
+
+    def say(self, effects: Effects) -> None:
+        if self._tell is not None:
+            self._tell(effects)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return StepInfo, (self.run_id, self.task_id, self.name, self.attempt), (None, {"_key": self._key})
 
 
 current: contextvars.ContextVar[StepInfo] = contextvars.ContextVar("durable_step")

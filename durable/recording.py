@@ -71,6 +71,13 @@ class Recording:
         entry.effects = effects
         self._writer.put(entry)
 
+    def say_from_step(self, effects: Effects) -> None:
+        """The same from a step's own thread: the writer belongs to the loop."""
+        if _running_loop() is self._loop:
+            self.say(effects)
+        else:
+            self._loop.call_soon_threadsafe(self.say, effects)
+
     # ---------------------------------------------------------------- the past
 
     def _key(self, name: str) -> str:
@@ -258,3 +265,10 @@ class Operation:
 
     async def __aexit__(self, *_: object) -> None:
         self._parking.done()
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None

@@ -3,25 +3,34 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import structlog
 
 from durable.ids import uuid7
 
-if TYPE_CHECKING:
-    from durable.recording import Recording
-
 _log = structlog.get_logger("durable.run")
+
+
+class Speaker(Protocol):
+    """Who has a log: a run, or one of its steps."""
+
+    run_id: str
+    task_id: str
+
+    @property
+    def replaying(self) -> bool: ...
+    def say(self, effects: dict[str, list[dict[str, Any]]]) -> None: ...
 
 
 class RunLog:
     """`ctx.log.info("charged", order=42)`. Nothing waits for a line to be stored."""
 
-    __slots__ = ("_of",)
+    __slots__ = ("_of", "_step")
 
-    def __init__(self, of: Recording):
+    def __init__(self, of: Speaker, step: str | None = None):
         self._of = of
+        self._step = step
 
     def debug(self, message: str, **fields: Any) -> None:
         self._write("debug", message, fields)
@@ -47,6 +56,7 @@ class RunLog:
             "t": self._of.task_id,
             "i": uuid7(),
             "l": level,
+            "s": self._step,
             "m": text,
             "f": _plain(fields),
         }

@@ -366,3 +366,32 @@ async def test_log_and_progress_are_kept_once(runtime: Runtime) -> None:
     run_id = str((await runtime.client.runs())[0].run_id)
     assert [line.message for line in await runtime.client.logs(run_id)] == ["begun", "nearly done"]
     assert await runtime.sql("select done, total, note from durable.progress") == [(2.0, 3.0, "half-way")]
+
+
+async def test_a_step_logs_and_reports_progress_from_any_lane(runtime: Runtime) -> None:
+    """What a step says on the loop or in a thread is stored under its name, and only once."""
+
+    async def on_loop() -> None:
+        current_step().log.info("from the loop", n=1)
+
+    def in_thread() -> None:
+        current_step().log.warning("from a thread")
+        current_step().progress(1, 2, "half")
+
+    @workflow
+    async def talkative(ctx: DurableContext) -> None:
+        await ctx.step("one", on_loop)
+        await ctx.step("two", in_thread)
+
+    await runtime.work(talkative)
+    run_id = await runtime.client.start(talkative)
+    await runtime.client.result(run_id, timeout=30)
+
+    async def said() -> bool:
+        return len(await runtime.client.logs(run_id)) == 2 and bool(await runtime.client.progress(run_id))
+
+    await runtime.until(said)
+    lines = await runtime.client.logs(run_id)
+    assert [("one", "info", "from the loop"), ("two", "warning", "from a thread")] == [
+        (line.step, line.level, line.message) for line in lines
+    ]
