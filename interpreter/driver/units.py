@@ -45,7 +45,7 @@ def answer(end: SettleRun) -> dict[str, Any]:
 async def spawn(ctx: DurableContext, workflow: str, name: str, units: list[Unit], inputs: dict[str, Any]) -> Group:
     """Start the tasks of some units with one record."""
     given = [input_of(unit, inputs) for unit in units]
-    return await ctx.spawn_many(workflow, given, options=Start(name=f"{name}:spawn"))
+    return await ctx.spawn_many(workflow, given, options=Start(name=f"{name}:spawn", version=ctx.version))
 
 
 async def outcome(ctx: DurableContext, spawned: dict[str, Handle], unit: Unit) -> Settled:

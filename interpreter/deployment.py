@@ -1,0 +1,140 @@
+"""From a file to a deployed version, and from a deployed version to a workflow that runs.
+
+A file holds one workflow (YAML, JSON), or builds some (Python). Its faults are all found at once, before anything is
+written; what is deployed is the plan, named by the hash of the workflow's canonical form.
+"""
+
+from __future__ import annotations
+
+import runpy
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from pydantic import ValidationError
+
+import durable
+from highway_dsl import Document, Workflow, WorkflowBuilder, faults_of
+from highway_dsl.faults import Fault
+from interpreter.driver import Functions, plan_workflow
+from interpreter.errors import ProgramError
+from interpreter.expressions import Templates
+from interpreter.highway import Findings, HighwayTemplates, check_workflow
+from interpreter.plan import Plan
+from interpreter.walker import Evaluator
+
+EVALUATORS: Final[dict[str, Callable[[Plan], Evaluator]]] = {
+    "highway": lambda plan: HighwayTemplates(plan),
+    "plan": lambda plan: Templates(),
+}
+
+
+class Unloadable(ProgramError):
+    """A file that holds no workflow that could be deployed; `faults` are all that is wrong with it."""
+
+    def __init__(self, file: str, faults: Sequence[Fault] = (), message: str | None = None):
+        self.faults = tuple(faults)
+        said = message or "\n".join(str(fault) for fault in faults)
+        super().__init__(said if message is None else f"{file}: {message}")
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """One workflow of a file, checked."""
+
+    file: str
+    workflow: Workflow
+    source: str
+    findings: Findings
+
+    @property
+    def name(self) -> str:
+        return self.workflow.name
+
+    @property
+    def plan(self) -> Plan:
+        """Its plan; `Unloadable` if it has faults."""
+        if self.findings.plan is None:
+            raise Unloadable(self.file, self.findings.faults)
+        return self.findings.plan
+
+    def deployment(self) -> durable.Deployment:
+        """What the store is given."""
+        own = self.workflow
+        deadline = own.deadline.total_seconds() if own.deadline is not None else own.deadline_seconds
+        return durable.Deployment(
+            workflow=own.name,
+            version=own.content_hash(),
+            language=self.plan.language,
+            source=self.source,
+            plan=self.plan.to_json(),
+            settings={"max_active_runs": own.max_active_runs, "deadline": deadline},
+        )
+
+
+def load(path: str | Path, others: Iterable[Workflow] = ()) -> list[Loaded]:
+    """The workflows of a file, checked. `others` are deployed along with them and may emit what they wait for."""
+    file = Path(path)
+    sources = _sources(file)
+    known = [*others, *(workflow for workflow, _ in sources)]
+    found = []
+    for source, text in sources:
+        findings = check_workflow(source, others=[other for other in known if other is not source])
+        found.append(Loaded(str(path), source.workflow if isinstance(source, Document) else source, text, findings))
+    return found
+
+
+def _sources(file: Path) -> list[tuple[Any, str]]:
+    if file.suffix == ".py":
+        return [(workflow, workflow.to_yaml()) for workflow in _built_by(file)]
+    readers = {".yaml": Workflow.load_yaml, ".yml": Workflow.load_yaml, ".json": Workflow.load_json}
+    if file.suffix not in readers:
+        raise Unloadable(str(file), message="not a workflow: its name ends in none of .yaml, .yml, .json and .py")
+    try:
+        text = file.read_text()
+    except (OSError, UnicodeDecodeError) as exc:
+        raise Unloadable(str(file), message=f"cannot be read: {getattr(exc, 'strerror', None) or exc}") from None
+    try:
+        return [(readers[file.suffix](text, str(file)), text)]
+    except ValidationError as exc:
+        raise Unloadable(str(file), faults_of(exc)) from None
+
+
+def _built_by(file: Path) -> list[Workflow]:
+    """The workflows that a Python file holds when it has run; a builder is built."""
+    if not file.is_file():
+        raise Unloadable(str(file), message="there is no such file")
+    sys.path.insert(0, str(file.parent.resolve()))
+    try:
+        names = runpy.run_path(str(file), run_name=file.stem)
+        built = [value.build() if isinstance(value, WorkflowBuilder) else value for value in names.values()]
+    except ValidationError as exc:
+        raise Unloadable(str(file), faults_of(exc)) from None
+    except Exception as exc:
+        raise Unloadable(str(file), message=f"cannot be run: {type(exc).__name__}: {exc}") from exc
+    finally:
+        sys.path.remove(str(file.parent.resolve()))
+    found = {workflow.name: workflow for workflow in built if isinstance(workflow, Workflow)}
+    if not found:
+        raise Unloadable(
+            str(file),
+            message="builds no workflow: have a module-level name hold a highway_dsl Workflow"
+            " (workflows in code are served by `durable worker`, not deployed)",
+        )
+    return list(found.values())
+
+
+class Deployed:
+    """The catalogue of a worker: every deployed language, on the functions that the worker allows."""
+
+    languages: Sequence[str] = tuple(EVALUATORS)
+
+    def __init__(self, functions: Functions):
+        self._functions = functions
+
+    def workflow(self, version: durable.Version) -> durable.Workflow:
+        """What runs one version."""
+        plan = Plan.from_json(version.plan)
+        return plan_workflow(plan, self._functions, EVALUATORS[version.language](plan), name=version.workflow)
