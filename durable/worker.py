@@ -49,6 +49,11 @@ class Worker:
         self._ready = asyncio.Event()
         self.term: Term | None = None
 
+    @property
+    def dsn(self) -> str:
+        """Where it works."""
+        return self._dsn
+
     async def run(self) -> None:
         """Work until `stop()`; a lost lease begins a new term under a new id."""
         await check_store(self._dsn)

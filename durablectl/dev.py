@@ -23,6 +23,7 @@ from durablectl.looking import outcome
 from durablectl.page import short
 from durablectl.serving import Service, serve
 from durablectl.watching import watch
+from durablectl.worker import catalogue_for
 
 
 class Order(NamedTuple):
@@ -33,6 +34,7 @@ class Order(NamedTuple):
     input: Sequence[str]
     queues: Sequence[str] | None
     database_url: str | None
+    allow: Sequence[str] = ()
 
 
 def develop(order: Order) -> int:
@@ -44,7 +46,7 @@ def develop(order: Order) -> int:
     settings = database.settings()
     with ExitStack() as until_end:
         url = _database(order, until_end)
-        service = Service.of(url, workflows_of(order.modules), order.queues, settings)
+        service = Service.of(url, workflows_of(order.modules), order.queues, settings, catalogue_for(order.allow))
         _say("worker", _serving(service))
         session = Session(service, order.run, given)
         serve(service, meanwhile=session.meanwhile)

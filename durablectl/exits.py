@@ -46,7 +46,10 @@ def code_of(error: BaseException) -> int:
     from alembic.util import CommandError
 
     from durable import errors
+    from interpreter.errors import ProgramError
 
+    if isinstance(error, ProgramError):
+        return REFUSED
     if isinstance(error, errors.RunFailed):
         return FAILED
     if isinstance(error, errors.Refused):

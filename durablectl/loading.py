@@ -26,6 +26,16 @@ def workflows_of(targets: Sequence[str]) -> list[Workflow]:
     return list(found.values())
 
 
+def built_in(file: str) -> list[Workflow]:
+    """The workflows in code that a Python file holds; maybe none."""
+    from durable import Workflow
+
+    if (here := os.getcwd()) not in sys.path:
+        sys.path.insert(0, here)
+    module = _imported(_module_name(file))
+    return [value for value in vars(module).values() if isinstance(value, Workflow)]
+
+
 def _of_target(target: str) -> list[Workflow]:
     from durable import Workflow
 

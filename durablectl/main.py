@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 
-from durablectl import exits
+from durablectl import deploy, exits
 from durablectl.db_verbs import app as db
-from durablectl.options import DatabaseUrl, Input, Json, Modules, Queues, Slots
+from durablectl.options import Allow, DatabaseUrl, Input, Json, Modules, Queues, Slots
 from durablectl.runs_verbs import app as runs
 
 app = typer.Typer(
@@ -22,6 +22,7 @@ app = typer.Typer(
 )
 app.add_typer(runs, name="runs")
 app.add_typer(db, name="db")
+deploy.register(app)
 
 # Every error of the parser is one of these; the parser's own package is not ours to import.
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
@@ -77,28 +78,30 @@ def dev(
     modules: Annotated[list[str] | None, typer.Argument(metavar="[MODULE...]", help="Where workflows are.")] = None,
     run: Annotated[str | None, typer.Option("--run", metavar="NAME", help="Run this workflow, then end.")] = None,
     input: Input = None,
+    allow: Allow = None,
     queue: Queues = None,
     database_url: DatabaseUrl = None,
 ) -> int:
     """Start everything here: a database, a worker, and what to try next. Ctrl-C ends it all."""
     from durablectl.dev import Order, develop
 
-    return develop(Order(modules or [], run, input or [], queue, database_url))
+    return develop(Order(modules or [], run, input or [], queue, database_url, allow or []))
 
 
 @app.command()
 def worker(
-    modules: Modules,
+    modules: Modules = None,
+    allow: Allow = None,
     queue: Queues = None,
     slots: Slots = None,
     processes: Annotated[int, typer.Option("--processes", min=1, max=256, help="Worker processes.")] = 1,
     database_url: DatabaseUrl = None,
     leash: Annotated[int | None, typer.Option("--leash", hidden=True)] = None,
 ) -> int:
-    """Run the workflows of some modules until SIGTERM or Ctrl-C; a second one hurries."""
+    """Run workflows of modules, and deployed ones with --allow, until SIGTERM or Ctrl-C; a second one hurries."""
     from durablectl.worker import Order, work
 
-    return work(Order(modules, queue, slots, processes, database_url, leash))
+    return work(Order(modules or [], queue, slots, processes, database_url, leash, allow or []))
 
 
 @app.command()

@@ -21,11 +21,19 @@ Input = Annotated[
     typer.Option("--input", metavar="NAME=VALUE", help="An argument; also a JSON object, or @file.json. Repeatable."),
 ]
 Modules = Annotated[
-    list[str],
-    typer.Argument(metavar="MODULE...", help="package.module, package.module:name or path/to/file.py"),
+    list[str] | None,
+    typer.Argument(metavar="[MODULE...]", help="package.module, package.module:name or path/to/file.py"),
 ]
 Queues = Annotated[
     list[str] | None,
     typer.Option("--queue", metavar="QUEUE", help="Serve this queue; by default those of the workflows. Repeatable."),
+]
+Allow = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--allow",
+        metavar="PACKAGE.",
+        help="Deployed workflows may call functions below this; tools.* always, tools.shell and tools.sql if named.",
+    ),
 ]
 Slots = Annotated[int | None, typer.Option("--slots", min=1, help="Tasks that one process runs at once.")]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from durable import Settings, Worker, Workflow, process
+from durable import Catalogue, Settings, Worker, Workflow, process
 from durablectl.database import VARIABLE
 from durablectl.ending import Ending
 
@@ -29,12 +29,20 @@ class Service:
     workflows: Sequence[Workflow]
     queues: Sequence[str]
     settings: Settings
+    catalogue: Catalogue | None = None
 
     @classmethod
-    def of(cls, url: str, workflows: Sequence[Workflow], queues: Sequence[str] | None, settings: Settings) -> Service:
+    def of(
+        cls,
+        url: str,
+        workflows: Sequence[Workflow],
+        queues: Sequence[str] | None,
+        settings: Settings,
+        catalogue: Catalogue | None = None,
+    ) -> Service:
         """Without queues named: those that the workflows want to run on."""
         own = sorted({"default", *(workflow.queue for workflow in workflows)})
-        return cls(url, workflows, list(queues or own), settings)
+        return cls(url, workflows, list(queues or own), settings, catalogue)
 
     @property
     def patience(self) -> float:
@@ -51,7 +59,13 @@ def serve(service: Service, *, meanwhile: Meanwhile | None = None, leash: int | 
 
 
 async def _serve(service: Service, ending: Ending, meanwhile: Meanwhile) -> None:
-    worker = Worker(service.url, service.workflows, queues=service.queues, settings=service.settings)
+    worker = Worker(
+        service.url,
+        service.workflows,
+        queues=service.queues,
+        settings=service.settings,
+        catalogue=service.catalogue,
+    )
     loop = asyncio.get_running_loop()
     ending.on_signals(lambda: _ask(loop, worker))
     serving = asyncio.create_task(worker.run())

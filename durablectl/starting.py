@@ -46,21 +46,23 @@ def start_run(order: Order, *, wait: bool, as_json: bool, database_url: str | No
         (run_id,) = await client.start_many(order.workflow, [given], options=options)
         if wait:
             _say_started(order.workflow, run_id, hint=False)
-            await _ended(client, run_id)
+            await ended(client, run_id)
         return await client.run(run_id)
 
     run = with_client(database_url, act)
-    return _ended_as(run, as_json) if wait else _started(run, as_json)
+    return ended_as(run, as_json) if wait else started(run, as_json)
 
 
-async def _ended(client: Durable, run_id: str) -> None:
+async def ended(client: Durable, run_id: str) -> None:
+    """Wait for the end of a run, whatever it is."""
     try:
         await client.result(run_id)
     except RunFailed:
         return
 
 
-def _started(run: RunInfo, as_json: bool) -> int:
+def started(run: RunInfo, as_json: bool) -> int:
+    """Say what was started."""
     if as_json:
         print_json(run)
     else:
@@ -69,7 +71,8 @@ def _started(run: RunInfo, as_json: bool) -> int:
     return exits.OK
 
 
-def _ended_as(run: RunInfo, as_json: bool) -> int:
+def ended_as(run: RunInfo, as_json: bool) -> int:
+    """Print the result of a run, or complain; the exit code."""
     if as_json:
         print_json(run)
     elif run.state == "succeeded":

@@ -11,11 +11,13 @@ from typing import NamedTuple
 
 import structlog
 
+from durable import Catalogue
 from durable.embedded import EmbeddedPostgres
 from durable.migrate import migrate
 from durable.store import check_store
 from durablectl import database, exits, logs
 from durablectl.ending import leave
+from durablectl.exits import WrongUse
 from durablectl.loading import workflows_of
 from durablectl.serving import Service, serve
 from durablectl.supervisor import Supervisor
@@ -32,16 +34,19 @@ class Order(NamedTuple):
     processes: int
     database_url: str | None
     leash: int | None
+    allow: Sequence[str] = ()
 
 
 def work(order: Order) -> int:
     """Be a worker, or the parent of some, until told to stop."""
     logs.to_standard_error(with_pid=order.leash is not None)
     settings = database.settings(slots=order.slots)
+    if not order.modules and not order.allow:
+        raise WrongUse("name a module with workflows, or serve deployed ones with --allow PACKAGE.")
     workflows = workflows_of(order.modules)
     with ExitStack() as until_end:
-        url = database.choose(order.database_url).url or _embedded(until_end)
-        service = Service.of(url, workflows, order.queues, settings)
+        url = chosen_database(order.database_url, until_end)
+        service = Service.of(url, workflows, order.queues, settings, catalogue_for(order.allow))
         if order.leash is None:
             asyncio.run(check_store(url))
             _announce(service, order.processes)
@@ -49,6 +54,21 @@ def work(order: Order) -> int:
             return _supervise(order, service)
         serve(service, leash=order.leash)
     return leave(exits.OK)
+
+
+def chosen_database(given: str | None, until_end: ExitStack) -> str:
+    """The database to work on; an embedded one lives as long as the command."""
+    return database.choose(given).url or _embedded(until_end)
+
+
+def catalogue_for(allow: Sequence[str]) -> Catalogue | None:
+    """What serves deployed workflows, for a worker that was told which functions they may call."""
+    if not allow:
+        return None
+    from interpreter.deployment import Deployed
+    from interpreter.functions import AllowedFunctions
+
+    return Deployed(AllowedFunctions(allow))
 
 
 def _embedded(until_end: ExitStack) -> str:
@@ -62,7 +82,7 @@ def _announce(service: Service, processes: int) -> None:
     log.info(
         "starting",
         database=database.where(service.url),
-        workflows=", ".join(sorted(workflow.name for workflow in service.workflows)),
+        workflows=", ".join(sorted(workflow.name for workflow in service.workflows)) or "deployed ones",
         queues=", ".join(service.queues),
         slots=service.settings.slots,
         processes=processes,
@@ -74,5 +94,6 @@ def _supervise(order: Order, service: Service) -> int:
     os.environ[database.VARIABLE] = service.url
     os.environ["DURABLE_SLOTS"] = str(service.settings.slots)
     queues = [part for queue in service.queues for part in ("--queue", queue)]
-    command = [sys.executable, "-m", "durablectl", "worker", *order.modules, *queues]
+    allowed = [part for prefix in order.allow for part in ("--allow", prefix)]
+    command = [sys.executable, "-m", "durablectl", "worker", *order.modules, *queues, *allowed]
     return Supervisor(command, order.processes, service.patience).run()

@@ -1,0 +1,111 @@
+"""`durable check` and `durable deploy`: workflow files, all their faults at once, and what becomes of them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from durable import Durable
+from durablectl import exits
+from durablectl.database import with_client
+from durablectl.exits import WrongUse
+from durablectl.jsontext import print_json
+from highway_dsl.faults import Fault
+from interpreter.deployment import Loaded, Unloadable, load
+
+
+class Reading(NamedTuple):
+    """What was found in some files."""
+
+    loaded: list[Loaded]
+    faults: list[str]
+    warnings: list[str]
+
+
+def read_files(files: Sequence[str]) -> Reading:
+    """Load every file; workflows in different files may emit what others wait for."""
+    loaded, faults = [], []
+    for file in files:
+        try:
+            loaded += load(file)
+        except Unloadable as exc:
+            faults += [str(fault) for fault in exc.faults] or [str(exc)]
+    if len(files) > 1 and not faults:
+        known = [each.workflow for each in loaded]
+        loaded = [each for file in files for each in load(file, known)]
+    _refuse_namesakes(loaded)
+    faults += [_said(each.file, fault) for each in loaded for fault in each.findings.faults]
+    warnings = [_said(each.file, fault) for each in loaded for fault in each.findings.warnings]
+    return Reading(loaded, faults, warnings)
+
+
+def _said(file: str, fault: Fault) -> str:
+    return str(fault) if fault.position and fault.position.file else f"{file}: {fault}"
+
+
+def _refuse_namesakes(loaded: Sequence[Loaded]) -> None:
+    names = [each.name for each in loaded]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise WrongUse(f"two workflows have the same name: {', '.join(twice)}")
+
+
+def check_files(files: Sequence[str], *, as_json: bool) -> int:
+    found = read_files(files)
+    if as_json:
+        print_json({"workflows": [_described(each) for each in found.loaded], **_complaints(found)})
+    else:
+        complain(found)
+        for each in found.loaded:
+            if each.findings.plan is not None:
+                print(
+                    f"ok {each.name} {each.deployment().version[:12]} ({len(each.workflow.tasks)} tasks, {each.file})"
+                )
+    return exits.REFUSED if found.faults else exits.OK
+
+
+def complain(found: Reading) -> None:
+    """Faults and warnings, a line each, for people and editors."""
+    for warning in found.warnings:
+        print(f"warning: {warning}", file=sys.stderr)
+    for fault in found.faults:
+        print(f"error: {fault}", file=sys.stderr)
+
+
+def _complaints(found: Reading) -> dict[str, Any]:
+    return {"faults": found.faults, "warnings": found.warnings}
+
+
+def _described(loaded: Loaded) -> dict[str, Any]:
+    sound = loaded.findings.plan is not None
+    return {
+        "workflow": loaded.name,
+        "file": loaded.file,
+        "version": loaded.deployment().version if sound else None,
+        "tasks": len(loaded.workflow.tasks),
+    }
+
+
+def sound(files: Sequence[str]) -> list[Loaded]:
+    """The workflows of files, or a refusal with everything that is wrong with them."""
+    found = read_files(files)
+    for warning in found.warnings:
+        print(f"warning: {warning}", file=sys.stderr)
+    if found.faults:
+        raise Unloadable(", ".join(files), message="cannot be deployed:\n  " + "\n  ".join(found.faults))
+    return found.loaded
+
+
+def deploy_files(files: Sequence[str], *, as_json: bool, database_url: str | None) -> int:
+    loaded = sound(files)
+
+    async def act(client: Durable) -> list[bool]:
+        return [await client.deploy(each.deployment()) for each in loaded]
+
+    changed = with_client(database_url, act)
+    if as_json:
+        print_json([{**_described(each), "changed": new} for each, new in zip(loaded, changed, strict=True)])
+        return exits.OK
+    for each, new in zip(loaded, changed, strict=True):
+        print(f"{'deployed' if new else 'unchanged'} {each.name} {each.deployment().version[:12]}")
+    return exits.OK

@@ -1,0 +1,161 @@
+"""The verbs for workflow files, as a person types them."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+from xml.etree import ElementTree
+
+import pytest
+
+from durablectl import exits
+from durablectl.main import run
+
+ORDER = """
+name: order
+tasks:
+  price:
+    task_id: price
+    operator_type: task
+    function: tools.echo
+    args: ["{{inputs.amount}}"]
+    result_key: amount
+  big:
+    task_id: big
+    operator_type: condition
+    condition: "{{amount}} > 100"
+    if_true: review
+    if_false: ship
+    dependencies: [price]
+  review: {task_id: review, operator_type: task, function: tools.log, args: [review]}
+  ship: {task_id: ship, operator_type: task, function: tools.echo, args: [shipped]}
+"""
+
+
+class Said(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+Command = Callable[..., Said]
+
+
+@pytest.fixture
+def durable(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, durable_dsn: str) -> Command:
+    """The command with a store of its own."""
+    for name in [name for name in os.environ if name.startswith("DURABLE_") and "TEST" not in name]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("DURABLE_DATABASE_URL", durable_dsn)
+    monkeypatch.setattr(exits, "secrets", set())
+
+    def call(*arguments: str) -> Said:
+        capsys.readouterr()
+        code = run(arguments)
+        return Said(code, *capsys.readouterr())
+
+    return call
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> str:
+    path = tmp_path / "order.yaml"
+    path.write_text(ORDER)
+    return str(path)
+
+
+def broken(folder: Path) -> str:
+    path = folder / "broken.yaml"
+    path.write_text(ORDER.replace("[price]", "[prize]").replace("inputs.amount}}", "inputs.amount}"))
+    return str(path)
+
+
+def test_check_finds_everything_at_once(durable: Command, file: str, tmp_path: Path) -> None:
+    """Every fault has a line of its own with its place; sound files are listed, and nothing is written."""
+    said = durable("check", file, broken(tmp_path))
+    assert said.code == exits.REFUSED
+    assert "prize" in said.err
+    assert "broken.yaml:" in said.err
+    assert "ok order" in durable("check", file).out
+    assert json.loads(durable("check", file, "--json").out)["faults"] == []
+
+
+def test_deploying_twice_changes_nothing(durable: Command, file: str) -> None:
+    """The second deployment says so, under the same version."""
+    first, second = durable("deploy", file), durable("deploy", file)
+    assert (first.code, second.code) == (exits.OK, exits.OK)
+    assert first.out.split()[0] == "deployed"
+    assert second.out.split() == ["unchanged", *first.out.split()[1:]]
+
+
+def test_a_broken_file_is_not_deployed(durable: Command, tmp_path: Path) -> None:
+    """It is refused with its faults, and its workflow stays unknown."""
+    said = durable("deploy", broken(tmp_path))
+    assert said.code == exits.REFUSED
+    assert "prize" in said.err
+    assert durable("run", "order").code == exits.REFUSED
+
+
+def test_run_runs_a_file_to_its_end(durable: Command, file: str) -> None:
+    """With a worker of its own; the result is printed, and the run ends as the command does."""
+    said = durable("run", file, "--input", "amount=7", "--json")
+    assert said.code == exits.OK, said.err
+    document = json.loads(said.out)
+    assert (document["state"], document["workflow"]) == ("succeeded", "order")
+    assert document["version"]
+
+
+def test_run_shows_the_steps_of_a_file(durable: Command, file: str) -> None:
+    """Without options it follows the run."""
+    said = durable("run", file, "--input", "amount=700")
+    assert said.code == exits.OK, said.err
+    assert "price done" in said.out
+    assert "review done" in said.out
+    assert "ship done" not in said.out
+
+
+def test_run_ends_as_its_run_does(durable: Command, tmp_path: Path) -> None:
+    """A failed run is exit code 1, with the reason."""
+    path = tmp_path / "fails.yaml"
+    path.write_text("name: fails\ntasks:\n  no: {task_id: 'no', operator_type: task, function: os.getcwd}\n")
+    said = durable("run", str(path), "--wait")
+    assert said.code == exits.FAILED
+    assert "--allow os." in said.err
+
+
+def test_run_by_name_starts_a_deployed_workflow(durable: Command, file: str) -> None:
+    """It prints the id of a run that waits for a worker."""
+    durable("deploy", file)
+    run_id = durable("run", "order", "--input", "amount=1").out.strip()
+    shown = json.loads(durable("runs", "show", run_id, "--json").out)
+    assert shown["run"]["finished_at"] is None
+    assert durable("run", "absent").code == exits.REFUSED
+
+
+def test_simulate_walks_without_a_database(durable: Command, file: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It says what would run, what not, and exits as the run would end."""
+    monkeypatch.setenv("DURABLE_DATABASE_URL", "postgresql://127.0.0.1:1/none")
+    said = durable("simulate", file, "--value", "price=500", "--input", "amount=1")
+    assert said.code == exits.OK, said.err
+    assert states(said) | {"review": "succeeded", "ship": "skipped"} == states(said)
+    failed = durable("simulate", file, "--outcome", "price=fail", "--input", "amount=1")
+    assert failed.code == exits.FAILED
+    assert states(failed)["ship"] in ("skipped", "upstream_failed")
+    assert durable("simulate", file, "--outcome", "absent=fail").code == exits.USAGE
+
+
+def states(said: Said) -> dict[str, Any]:
+    words = (line.split() for line in said.out.splitlines())
+    return {line[1]: line[0] for line in words if len(line) > 1}
+
+
+def test_graph_draws_the_workflow(durable: Command, file: str) -> None:
+    """As a flowchart, or as an SVG picture that is well-formed and names every task."""
+    assert durable("graph", file).out.startswith("flowchart")
+    picture = durable("graph", file, "--svg").out
+    titles = {element.text for element in ElementTree.fromstring(picture).iter() if element.tag.endswith("title")}
+    assert {"price", "big", "review", "ship"} <= titles
+    assert durable("graph", file, "--svg", "--mermaid").code == exits.USAGE
