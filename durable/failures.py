@@ -7,6 +7,7 @@ from typing import Any
 
 from durable.errors import ChildFailed, StepFailed, StepTimeout, StepUncertain
 from durable.lanes import AttemptTimeout
+from durable.redaction import everywhere
 
 _LONGEST = 8000
 _RAISED: dict[str, type[StepFailed]] = {"StepTimeout": StepTimeout, "StepUncertain": StepUncertain}
@@ -19,9 +20,9 @@ def describe(exc: BaseException) -> dict[str, Any]:
     name = "StepTimeout" if isinstance(exc, AttemptTimeout) else type(exc).__name__
     return {
         "type": name,
-        "message": _storable(str(exc))[:_LONGEST],
+        "message": _storable(everywhere.text(str(exc)))[:_LONGEST],
         "types": [f"{kind.__module__}.{kind.__qualname__}" for kind in type(exc).__mro__[:-2]],
-        "traceback": _storable("".join(traceback.format_exception(exc)))[-_LONGEST:],
+        "traceback": _storable(everywhere.text("".join(traceback.format_exception(exc))))[-_LONGEST:],
     }
 
 

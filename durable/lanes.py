@@ -17,6 +17,7 @@ from typing import Any
 
 from pebble import ProcessPool
 
+from durable.redaction import everywhere
 from durable.runlog import RunLog
 from durable.workflow import Lane
 
@@ -62,7 +63,13 @@ class StepInfo:
 
     def progress(self, done: float, total: float | None = None, note: str | None = None) -> None:
         """Say how far the run is. Only the newest is kept; nothing waits for it."""
-        self.say({"progress": [{"r": self.run_id, "t": self.task_id, "d": done, "o": total, "n": note}]})
+        self.say(
+            {
+                "progress": [
+                    {"r": self.run_id, "t": self.task_id, "d": done, "o": total, "n": note and everywhere.text(note)}
+                ]
+            }
+        )
 
     def say(self, effects: Effects) -> None:
         if self._tell is not None:

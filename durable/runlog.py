@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import structlog
 
 from durable.ids import uuid7
+from durable.redaction import everywhere
 
 _log = structlog.get_logger("durable.run")
 
@@ -47,6 +48,7 @@ class RunLog:
     def _write(self, level: str, message: str, fields: dict[str, Any]) -> None:
         if self._of.replaying:
             return
+        message, fields = everywhere.text(message), everywhere.value(fields)
         # A closed stream is no reason for a run to fail.
         with contextlib.suppress(OSError, ValueError):
             _log.log(_LEVELS[level], message, run=self._of.run_id, **fields)
@@ -71,6 +73,6 @@ def _plain(fields: dict[str, Any]) -> dict[str, Any] | None:
     if not fields:
         return None
     return {
-        key: value if isinstance(value, (bool, int, type(None))) else str(value).replace("\x00", "\\0")
+        key: value if isinstance(value, (bool, int, type(None))) else everywhere.text(str(value)).replace("\x00", "\\0")
         for key, value in fields.items()
     }

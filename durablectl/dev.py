@@ -46,7 +46,7 @@ def develop(order: Order) -> int:
     settings = database.settings()
     with ExitStack() as until_end:
         url = _database(order, until_end)
-        service = Service.of(url, workflows_of(order.modules), order.queues, settings, catalogue_for(order.allow))
+        service = Service.of(url, workflows_of(order.modules), order.queues, settings, catalogue_for(url, order.allow))
         _say("worker", _serving(service))
         session = Session(service, order.run, given)
         serve(service, meanwhile=session.meanwhile)

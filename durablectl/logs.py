@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import io
+import logging
 import os
 import sys
 
 import structlog
 
+from durable.redaction import everywhere
+
 
 class _StandardError(io.StringIO):
-    """Standard error as it is now. A run must not fail because nobody reads its log any more."""
+    """Standard error as it is now, without secrets. A run must not fail because nobody reads its log any more."""
 
     def write(self, text: str) -> int:
         with contextlib.suppress(OSError, ValueError):
-            return sys.stderr.write(text)
+            return sys.stderr.write(everywhere.text(text))
         return len(text)
 
     def flush(self) -> None:
@@ -27,6 +30,8 @@ def to_standard_error(*, with_pid: bool = False) -> None:
     """Let every log line of this process go to standard error."""
     if with_pid:
         structlog.contextvars.bind_contextvars(pid=os.getpid())
+    # What libraries have to say goes the same way.
+    logging.basicConfig(stream=_StandardError(), level=logging.WARNING)
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,

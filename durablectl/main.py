@@ -12,6 +12,7 @@ from durablectl import deploy, exits
 from durablectl.db_verbs import app as db
 from durablectl.options import Allow, DatabaseUrl, Input, Json, Modules, Queues, Slots
 from durablectl.runs_verbs import app as runs
+from durablectl.secrets_verbs import app as secrets
 
 app = typer.Typer(
     name="durable",
@@ -22,6 +23,7 @@ app = typer.Typer(
 )
 app.add_typer(runs, name="runs")
 app.add_typer(db, name="db")
+app.add_typer(secrets, name="secrets")
 deploy.register(app)
 
 # Every error of the parser is one of these; the parser's own package is not ours to import.

@@ -23,7 +23,7 @@ from durablectl.starting import ended, ended_as, started
 from durablectl.watching import watch
 from durablectl.worker import chosen_database
 from interpreter.deployment import Deployed, Loaded
-from interpreter.functions import AllowedFunctions
+from interpreter.secrets import Vault
 
 SUFFIXES = (".yaml", ".yml", ".json", ".py")
 
@@ -74,7 +74,7 @@ def _run_file(order: Order, given: dict[str, Any]) -> int:
     logs.to_standard_error()
     with ExitStack() as until_end:
         url = chosen_database(order.database_url, until_end)
-        service = Service.of(url, programs, None, database.settings(), Deployed(AllowedFunctions(order.allow)))
+        service = Service.of(url, programs, None, database.settings(), Deployed(order.allow, Vault(url)))
         name = programs[0].name if programs else loaded[0].name
         session = Session(order, given, name, loaded)
         serve(service, meanwhile=session.beside)

@@ -13,6 +13,7 @@ from durablectl.exits import WrongUse
 from durablectl.inputs import json_value, named_values
 from durablectl.jsontext import print_json
 from interpreter.deployment import EVALUATORS, Loaded
+from interpreter.driver import secret_reference
 from interpreter.plan import Plan
 from interpreter.simulate import FAIL, Outcomes, Report, simulate
 
@@ -30,7 +31,7 @@ def simulate_file(
             loaded.plan,
             made_up,
             globals=_globals(loaded, inputs),
-            evaluator=EVALUATORS[loaded.plan.language](loaded.plan),
+            evaluator=EVALUATORS[loaded.plan.language](loaded.plan, secret_reference),
         )
     _print(reports, as_json)
     failed = any(report.settled.outcome != "succeeded" for report in reports.values())

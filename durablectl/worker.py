@@ -42,11 +42,11 @@ def work(order: Order) -> int:
     logs.to_standard_error(with_pid=order.leash is not None)
     settings = database.settings(slots=order.slots)
     if not order.modules and not order.allow:
-        raise WrongUse("name a module with workflows, or serve deployed ones with --allow PACKAGE.")
+        raise WrongUse("name a MODULE with workflows, or serve deployed ones with --allow PACKAGE.")
     workflows = workflows_of(order.modules)
     with ExitStack() as until_end:
         url = chosen_database(order.database_url, until_end)
-        service = Service.of(url, workflows, order.queues, settings, catalogue_for(order.allow))
+        service = Service.of(url, workflows, order.queues, settings, catalogue_for(url, order.allow))
         if order.leash is None:
             asyncio.run(check_store(url))
             _announce(service, order.processes)
@@ -61,14 +61,14 @@ def chosen_database(given: str | None, until_end: ExitStack) -> str:
     return database.choose(given).url or _embedded(until_end)
 
 
-def catalogue_for(allow: Sequence[str]) -> Catalogue | None:
+def catalogue_for(url: str, allow: Sequence[str]) -> Catalogue | None:
     """What serves deployed workflows, for a worker that was told which functions they may call."""
     if not allow:
         return None
     from interpreter.deployment import Deployed
-    from interpreter.functions import AllowedFunctions
+    from interpreter.secrets import Vault
 
-    return Deployed(AllowedFunctions(allow))
+    return Deployed(allow, Vault(url))
 
 
 def _embedded(until_end: ExitStack) -> str:

@@ -18,16 +18,19 @@ from pydantic import ValidationError
 import durable
 from highway_dsl import Document, Workflow, WorkflowBuilder, faults_of
 from highway_dsl.faults import Fault
-from interpreter.driver import Functions, plan_workflow
+from interpreter.driver import plan_workflow
 from interpreter.errors import ProgramError
 from interpreter.expressions import Templates
+from interpreter.functions import AllowedFunctions
 from interpreter.highway import Findings, HighwayTemplates, check_workflow
 from interpreter.plan import Plan
+from interpreter.secrets import Vault
 from interpreter.walker import Evaluator
 
-EVALUATORS: Final[dict[str, Callable[[Plan], Evaluator]]] = {
-    "highway": lambda plan: HighwayTemplates(plan),
-    "plan": lambda plan: Templates(),
+# How a language's expressions are evaluated: from a plan and what stands for a secret in it.
+EVALUATORS: Final[dict[str, Callable[[Plan, Callable[[str], str]], Evaluator]]] = {
+    "highway": lambda plan, reference: HighwayTemplates(plan, reference=reference),
+    "plan": lambda plan, reference: Templates(),
 }
 
 
@@ -127,14 +130,16 @@ def _built_by(file: Path) -> list[Workflow]:
 
 
 class Deployed:
-    """The catalogue of a worker: every deployed language, on the functions that the worker allows."""
+    """The catalogue of a worker: every deployed language, on the functions that it allows and the secrets it has."""
 
     languages: Sequence[str] = tuple(EVALUATORS)
 
-    def __init__(self, functions: Functions):
-        self._functions = functions
+    def __init__(self, allow: Sequence[str], vault: Vault):
+        self._functions = AllowedFunctions(allow, vault)
+        self._vault = vault
 
     def workflow(self, version: durable.Version) -> durable.Workflow:
         """What runs one version."""
         plan = Plan.from_json(version.plan)
-        return plan_workflow(plan, self._functions, EVALUATORS[version.language](plan), name=version.workflow)
+        evaluator = EVALUATORS[version.language](plan, self._vault.reference)
+        return plan_workflow(plan, self._functions, evaluator, name=version.workflow)

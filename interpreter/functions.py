@@ -15,6 +15,8 @@ from typing import Any, TypeVar, cast
 
 from durable import NonRetryable, current_step
 from interpreter import tools
+from interpreter.secrets.opening import opening
+from interpreter.secrets.vault import Vault
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -42,15 +44,25 @@ def in_transaction(fn: F) -> F:
 class AllowedFunctions:
     """Functions of the modules that a worker was told to allow, and the built-in `tools.*`."""
 
-    def __init__(self, allow: Sequence[str] = ()):
+    def __init__(self, allow: Sequence[str] = (), vault: Vault | None = None):
+        self._vault = vault
         self._allow = tuple(sorted({prefix.strip().rstrip(".") for prefix in allow} - {""}))
         self._found: dict[str, Callable[..., Any]] = {}
 
     def resolve(self, name: str) -> Callable[..., Any]:
         """The function of this name, ready to be called as a step; `FunctionRefused` says why there is none."""
         if name not in self._found:
-            self._found[name] = _callable(name, self._look_up(name))
+            self._found[name] = self._opened(_callable(name, self._look_up(name)))
         return self._found[name]
+
+    def _opened(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+        if self._vault is None:
+            return fn
+        opened = opening(fn, self._vault)
+        for mark in _MARKS:
+            if (value := getattr(fn, mark, None)) is not None:
+                setattr(opened, mark, value)
+        return opened
 
     def _look_up(self, name: str) -> Any:
         if name == "tools" or name.startswith("tools."):

@@ -147,13 +147,6 @@ create table if not exists durable.secret_access (
 create index if not exists secret_access_run on durable.secret_access (run_id);
 create index if not exists secret_access_name on durable.secret_access (name, at);
 
--- Makes references to secrets in plans unforgeable: text from outside that looks like one is only text.
-create table if not exists durable.secret_salt (
-  only_row  boolean primary key default true check (only_row),
-  salt      text not null
-);
-insert into durable.secret_salt (salt) values (gen_random_uuid()::text || gen_random_uuid()::text) on conflict do nothing;
-
 -- put_secret: set a secret, already encrypted.
 create or replace function durable.put_secret(_name text, _body text, _by text default current_user) returns void
 language sql as $$

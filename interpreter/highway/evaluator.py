@@ -6,7 +6,7 @@ variables. Secrets are references: their values are put in at call time, outside
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -46,10 +46,17 @@ def parts_as_names(node: nodes.Node) -> nodes.Node | None:
 class HighwayTemplates(Templates):
     """The evaluator of one Highway plan."""
 
-    def __init__(self, plan: Plan, *, strict: bool = True, limits: Limits | None = None) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        *,
+        strict: bool = True,
+        limits: Limits | None = None,
+        reference: Callable[[str], str] = secret_reference,
+    ) -> None:
         super().__init__(strict=strict, limits=limits, rewrite=parts_as_names)
         self._events = frozenset(_texts(plan.meta.get("events")))
-        self._secrets = {name: secret_reference(name) for name in _texts(plan.meta.get("secrets"))}
+        self._secrets = {name: reference(name) for name in _texts(plan.meta.get("secrets"))}
 
     def resolve(self, scope: Scope, name: str) -> Any:
         head, dot, part = name.partition(PART)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 from collections.abc import Callable
@@ -11,8 +12,10 @@ from xml.etree import ElementTree
 
 import pytest
 
+from durable.secretstore import SecretStore
 from durablectl import exits
 from durablectl.main import run
+from interpreter.secrets import TableSecrets
 
 ORDER = """
 name: order
@@ -159,3 +162,30 @@ def test_graph_draws_the_workflow(durable: Command, file: str) -> None:
     titles = {element.text for element in ElementTree.fromstring(picture).iter() if element.tag.endswith("title")}
     assert {"price", "big", "review", "ship"} <= titles
     assert durable("graph", file, "--svg", "--mermaid").code == exits.USAGE
+
+
+def test_secrets_are_set_listed_rotated_and_removed(
+    durable: Command, durable_dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A value goes in by standard input and never comes out; what was set under an old key outlives it."""
+    said = piped(durable, monkeypatch, "hunter2hunter2")
+    assert said.code == exits.REFUSED
+    assert "DURABLE_SECRETS_KEY is not set" in said.err
+    old, new = durable("secrets", "key").out.strip(), durable("secrets", "key").out.strip()
+    monkeypatch.setenv("DURABLE_SECRETS_KEY", old)
+    assert piped(durable, monkeypatch, "hunter2hunter2").out == "set token\n"
+    listed = durable("secrets", "list")
+    assert listed.out.split("\t")[0] == "token"
+    monkeypatch.setenv("DURABLE_SECRETS_KEY", f"{new},{old}")
+    assert "encrypted 1 secrets anew" in durable("secrets", "rotate").out
+    monkeypatch.setenv("DURABLE_SECRETS_KEY", new)
+    with SecretStore(durable_dsn) as store:
+        assert TableSecrets().get("token", store) == "hunter2hunter2"
+    assert "hunter2" not in listed.out + listed.err
+    assert durable("secrets", "remove", "token").code == exits.OK
+    assert durable("secrets", "remove", "token").code == exits.REFUSED
+
+
+def piped(durable: Command, monkeypatch: pytest.MonkeyPatch, text: str) -> Said:
+    monkeypatch.setattr("sys.stdin", io.StringIO(text + "\n"))
+    return durable("secrets", "set", "token")

@@ -9,7 +9,7 @@ import pytest
 
 from durable import RunFailed
 from interpreter.deployment import Deployed, Unloadable, load
-from interpreter.functions import AllowedFunctions
+from interpreter.secrets import Vault
 
 HELLO = """
 name: hello
@@ -87,7 +87,7 @@ def test_a_file_that_is_not_there_says_so(tmp_path: Path) -> None:
 async def test_a_deployed_file_runs(runtime: Any, tmp_path: Path) -> None:
     """A YAML file, deployed and started by name, gives its result."""
     (loaded,) = load(written(tmp_path, "hello.yaml", HELLO))
-    await runtime.work(catalogue=Deployed(AllowedFunctions()))
+    await runtime.work(catalogue=Deployed([], Vault(runtime.dsn)))
     await runtime.client.deploy(loaded.deployment())
     run_id = await runtime.client.start("hello", who="world")
     await runtime.client.result(run_id, timeout=30)
@@ -99,7 +99,7 @@ async def test_a_function_that_is_not_allowed_fails_the_run_and_says_so(runtime:
     """The error names the function and the option."""
     text = HELLO.replace("function: tools.echo\n    args", "function: os.getenv\n    args")
     (loaded,) = load(written(tmp_path, "hello.yaml", text))
-    await runtime.work(catalogue=Deployed(AllowedFunctions(["mine."])))
+    await runtime.work(catalogue=Deployed(["mine."], Vault(runtime.dsn)))
     await runtime.client.deploy(loaded.deployment())
     with pytest.raises(RunFailed, match=r"'os\.getenv' is not allowed here.*--allow os\."):
         await runtime.run("hello", who="x")
@@ -120,7 +120,7 @@ tasks:
       - {task_id: one, operator_type: task, function: tools.echo, args: ["{{item}}"]}
 """
     (loaded,) = load(written(tmp_path, "many.yaml", text))
-    await runtime.work(catalogue=Deployed(AllowedFunctions()))
+    await runtime.work(catalogue=Deployed([], Vault(runtime.dsn)))
     await runtime.client.deploy(loaded.deployment())
     run_id = await runtime.client.start("many")
     await runtime.client.result(run_id, timeout=60)
