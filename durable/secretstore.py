@@ -42,6 +42,10 @@ class SecretStore:
         if self._session is not None:
             self._session.close()
 
+    def salt(self) -> str:
+        """What references to secrets are signed with."""
+        return str(self._rows("select durable.sign_with()")[0][0])
+
     def body(self, name: str) -> str | None:
         """A secret as it is stored."""
         rows = self._rows("select body from durable.secret where name = %s", name)

@@ -28,7 +28,7 @@ from interpreter.secrets import Vault
 from interpreter.walker import Evaluator
 
 # How a language's expressions are evaluated: from a plan and what stands for a secret in it.
-EVALUATORS: Final[dict[str, Callable[[Plan, Callable[[str], str]], Evaluator]]] = {
+EVALUATORS: Final[dict[str, Callable[[Plan, Callable[[str, str], str]], Evaluator]]] = {
     "highway": lambda plan, reference: HighwayTemplates(plan, reference=reference),
     "plan": lambda plan, reference: Templates(),
 }

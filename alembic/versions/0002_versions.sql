@@ -147,6 +147,21 @@ create table if not exists durable.secret_access (
 create index if not exists secret_access_run on durable.secret_access (run_id);
 create index if not exists secret_access_name on durable.secret_access (name, at);
 
+-- Makes references to secrets unforgeable: text from outside that looks like one is only text.
+create table if not exists durable.secret_salt (
+  only_row  boolean primary key default true check (only_row),
+  salt      text not null
+);
+
+-- sign_with: the salt, made when first asked for and never changed.
+create or replace function durable.sign_with() returns text
+language plpgsql as $$
+begin
+  insert into durable.secret_salt (salt) values (gen_random_uuid()::text || gen_random_uuid()::text) on conflict do nothing;
+  return (select s.salt from durable.secret_salt s);
+end
+$$;
+
 -- put_secret: set a secret, already encrypted.
 create or replace function durable.put_secret(_name text, _body text, _by text default current_user) returns void
 language sql as $$

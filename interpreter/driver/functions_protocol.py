@@ -45,6 +45,6 @@ class FunctionTable:
         return found
 
 
-def secret_reference(name: str) -> str:
+def secret_reference(name: str, run_id: str = "") -> str:
     """What stands for a secret wherever values are kept, logged or shown."""
     return _MARK.format(name)

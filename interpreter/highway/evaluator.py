@@ -52,11 +52,12 @@ class HighwayTemplates(Templates):
         *,
         strict: bool = True,
         limits: Limits | None = None,
-        reference: Callable[[str], str] = secret_reference,
+        reference: Callable[[str, str], str] = secret_reference,
     ) -> None:
         super().__init__(strict=strict, limits=limits, rewrite=parts_as_names)
         self._events = frozenset(_texts(plan.meta.get("events")))
-        self._secrets = {name: reference(name) for name in _texts(plan.meta.get("secrets"))}
+        self._secrets = _texts(plan.meta.get("secrets"))
+        self._reference = reference
 
     def resolve(self, scope: Scope, name: str) -> Any:
         head, dot, part = name.partition(PART)
@@ -100,7 +101,7 @@ class HighwayTemplates(Templates):
 
     def _reserved(self, scope: Scope, name: str) -> Any:
         if name == "secrets":
-            return self._secrets
+            return {secret: self._reference(secret, scope.globals["run"]["id"]) for secret in self._secrets}
         if name in ("ds", "ds_date"):
             text = logical_time(scope.globals)
             return text if name == "ds" else text[:10]

@@ -1,17 +1,17 @@
 """The vault: values for references, inside one attempt of one call and nowhere else.
 
-A reference holds a number that this process made up: text from outside that looks like a reference stays text. No value
-is given without an audit row, and whoever was given one has its results, errors and log lines cleaned of it.
+A reference is signed for its run, with salt that only the store has: text from outside that looks like one stays text.
+No value is given without an audit row, and whoever was given one has its results, errors and log lines cleaned of it.
 """
 
 from __future__ import annotations
 
 import getpass
+import hmac
 import os
 import re
-import secrets
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from durable import NonRetryable, StepInfo
@@ -34,21 +34,23 @@ class Vault:
     def __init__(self, dsn: str, providers: Sequence[Provider] | None = None):
         self._dsn = dsn
         self._providers = tuple(from_environment() if providers is None else providers)
-        self._number = secrets.token_hex(8)
+        self._salt = b""
 
-    def reference(self, name: str) -> str:
-        """What stands for a secret in arguments until the call."""
-        return f"{_OPEN}{name}:{self._number}\ue001"
+    def reference(self, name: str, run_id: str) -> str:
+        """What stands for a secret in arguments until the call. The same in every process: snapshots hold them."""
+        return f"{_OPEN}{name}:{self._signature(name, run_id)}\ue001"
 
     def has_references(self, value: Any) -> bool:
-        return next(self._names(value), None) is not None
+        """Whether anything in it may have to be revealed."""
+        return next(_found_in(value), None) is not None
 
     def reveal(self, value: Any, step: StepInfo) -> tuple[Any, Redaction]:
         """The value with secrets in the place of references, and what hides them afterwards."""
-        names = dict.fromkeys(self._names(value))
+        signed = dict.fromkeys(_found_in(value))
+        names = [name for name, signature in signed if self._is_signed(name, signature, step.run_id)]
         with SecretStore(self._dsn) as store:
             found = {name: self._get(name, step, store) for name in names}
-        return self._filled(value, found), conceal(found.values())
+        return _filled(value, lambda m: found.get(m[1], m[0])), conceal(found.values())
 
     def _get(self, name: str, step: StepInfo, store: SecretStore) -> str:
         value, provider = None, None
@@ -66,26 +68,38 @@ class Vault:
             )
         return value
 
-    def _names(self, value: Any) -> Iterator[str]:
-        if isinstance(value, str):
-            if _OPEN in value:
-                yield from (name for name, number in _REFERENCE.findall(value) if number == self._number)
-        elif isinstance(value, dict):
-            for key, part in value.items():
-                yield from self._names(key)
-                yield from self._names(part)
-        elif isinstance(value, list | tuple):
-            for part in value:
-                yield from self._names(part)
+    def _is_signed(self, name: str, signature: str, run_id: str) -> bool:
+        return hmac.compare_digest(signature, self._signature(name, run_id))
 
-    def _filled(self, value: Any, found: dict[str, str]) -> Any:
-        if isinstance(value, str):
-            return _REFERENCE.sub(lambda m: found[m[1]] if m[2] == self._number else m[0], value)
-        if isinstance(value, dict):
-            return {self._filled(key, found): self._filled(part, found) for key, part in value.items()}
-        if isinstance(value, list | tuple):
-            return [self._filled(part, found) for part in value]
-        return value
+    def _signature(self, name: str, run_id: str) -> str:
+        if not self._salt:
+            with SecretStore(self._dsn) as store:
+                self._salt = store.salt().encode()
+        return hmac.new(self._salt, f"{run_id}:{name}".encode(), "sha256").hexdigest()[:32]
+
+
+def _found_in(value: Any) -> Iterator[tuple[str, str]]:
+    """The names and signatures of everything that looks like a reference."""
+    if isinstance(value, str):
+        if _OPEN in value:
+            yield from _REFERENCE.findall(value)
+    elif isinstance(value, dict):
+        for key, part in value.items():
+            yield from _found_in(key)
+            yield from _found_in(part)
+    elif isinstance(value, list | tuple):
+        for part in value:
+            yield from _found_in(part)
+
+
+def _filled(value: Any, fill: Callable[[re.Match[str]], str]) -> Any:
+    if isinstance(value, str):
+        return _REFERENCE.sub(fill, value)
+    if isinstance(value, dict):
+        return {_filled(key, fill): _filled(part, fill) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_filled(part, fill) for part in value]
+    return value
 
 
 def _who() -> str:

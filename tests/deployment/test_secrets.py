@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from durable import Durable, RunFailed
+from durable import Durable, RunFailed, StepInfo
 from durable.redaction import Redaction
 from durable.secretstore import SecretStore
 from interpreter.deployment import Deployed, load
@@ -151,6 +152,16 @@ async def test_text_that_looks_like_a_reference_stays_text(runtime: Any, tmp_pat
         (step,) = await runtime.client.steps(run_id)
         assert step.body == len(text)
     assert await runtime.sql("select * from durable.secret_access") == []
+
+
+def test_a_reference_holds_for_its_run_in_every_process(durable_dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another worker opens what one has written, for the same run; for another run it stays text."""
+    monkeypatch.setenv("DURABLE_SECRET_TOKEN", VALUE)
+    one, other = "0190b6c4-7e1a-7cc3-9f6e-2d1f0a3b4c5d", "0190b6c4-7e1a-7cc3-9f6e-2d1f0a3b4c5e"
+    reference = Vault(durable_dsn).reference("token", one)
+    reader = pickle.loads(pickle.dumps(Vault(durable_dsn)))
+    assert reader.reveal([reference], StepInfo(one, one, "use", 1))[0] == [VALUE]
+    assert reader.reveal([reference], StepInfo(other, other, "use", 1))[0] == [reference]
 
 
 def test_providers_are_asked_in_their_order(durable_dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
