@@ -58,6 +58,27 @@ def cancel(
 
 
 @app.command()
+def why(
+    run: Run,
+    task: Annotated[str | None, typer.Argument(metavar="[TASK]", help="Only this task.")] = None,
+    json: Json = False,
+    database_url: DatabaseUrl = None,
+) -> int:
+    """Why each task of a deployed workflow's run ran, was skipped, failed or has not begun."""
+    from durablectl.explaining import explain_run
+
+    return explain_run(run, task, as_json=json, database_url=database_url)
+
+
+@app.command()
+def resume(run: Run, database_url: DatabaseUrl = None) -> int:
+    """The same as retry: a failed or cancelled run goes on from the step that failed."""
+    from durablectl.acting import retry_run
+
+    return retry_run(run, database_url)
+
+
+@app.command()
 def retry(run: Run, database_url: DatabaseUrl = None) -> int:
     """Let a failed or cancelled run go on from the step that failed."""
     from durablectl.acting import retry_run

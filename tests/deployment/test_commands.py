@@ -5,6 +5,9 @@ from __future__ import annotations
 import io
 import json
 import os
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,11 +15,13 @@ from xml.etree import ElementTree
 
 import pytest
 
+import durablectl
 from durable.secretstore import SecretStore
 from durablectl import exits
 from durablectl.main import run
 from interpreter.secrets import TableSecrets
 
+REPOSITORY = Path(durablectl.__file__).parents[1]
 ORDER = """
 name: order
 tasks:
@@ -138,6 +143,32 @@ def test_run_by_name_starts_a_deployed_workflow(durable: Command, file: str) -> 
     assert durable("run", "absent").code == exits.REFUSED
 
 
+def test_why_says_what_decided(durable: Command, file: str) -> None:
+    """A skipped task names the decision and the values that it saw; an unknown one is refused."""
+    run_id = json.loads(durable("run", file, "--input", "amount=7", "--json").out)["run_id"]
+    found = {reason["node"]: reason for reason in json.loads(durable("runs", "why", run_id, "--json").out)}
+    assert found["review"]["state"] == "skipped"
+    assert "amount = 7" in found["review"]["because"]
+    assert durable("runs", "why", run_id, "ship").out.startswith("ship: done")
+    assert durable("runs", "why", run_id, "absent").code == exits.REFUSED
+
+
+def test_a_failed_run_is_resumed_from_its_failure(durable: Command, tmp_path: Path) -> None:
+    """What was done before the failure is not done again."""
+    path = tmp_path / "twice.yaml"
+    text = (
+        "name: twice\ntasks:\n  one: {task_id: one, operator_type: task, function: tools.memory.increment, args: [n]}\n"
+    )
+    text += "  two: {task_id: two, operator_type: task, function: tools.fail, dependencies: [one]}\n"
+    path.write_text(text)
+    document = json.loads(durable("run", str(path), "--json").out)
+    assert document["state"] == "failed"
+    assert durable("runs", "resume", document["run_id"]).code == exits.OK
+    shown = json.loads(durable("runs", "show", document["run_id"], "--json").out)
+    assert shown["run"]["finished_at"] is None
+    assert "one: done" in durable("runs", "why", document["run_id"]).out
+
+
 def test_simulate_walks_without_a_database(durable: Command, file: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """It says what would run, what not, and exits as the run would end."""
     monkeypatch.setenv("DURABLE_DATABASE_URL", "postgresql://127.0.0.1:1/none")
@@ -189,3 +220,28 @@ def test_secrets_are_set_listed_rotated_and_removed(
 def piped(durable: Command, monkeypatch: pytest.MonkeyPatch, text: str) -> Said:
     monkeypatch.setattr("sys.stdin", io.StringIO(text + "\n"))
     return durable("secrets", "set", "token")
+
+
+def test_a_worker_process_serves_what_is_deployed_later(
+    durable: Command, durable_dsn: str, file: str, tmp_path: Path
+) -> None:
+    """`durable worker --allow` needs no module, and learns of a workflow while it runs."""
+    command = [sys.executable, "-m", "durablectl", "worker", "--allow", "tools.echo"]
+    environment = {**os.environ, "DURABLE_DATABASE_URL": durable_dsn, "PYTHONPATH": str(REPOSITORY)}
+    log = tmp_path / "log"
+    with log.open("wb") as out, subprocess.Popen(command, env=environment, stderr=out, cwd=tmp_path) as worker:
+        try:
+            _until(lambda: "ready" in log.read_text())
+            durable("deploy", file)
+            said = durable("run", "order", "--input", "amount=7", "--wait")
+            assert (said.code, said.out) == (exits.OK, '"shipped"\n'), said.err
+        finally:
+            worker.terminate()
+            worker.wait(60)
+
+
+def _until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
