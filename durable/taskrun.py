@@ -192,9 +192,7 @@ class TaskRun:
         records = [record for record in past if record.kind != "snapshot"] if saved else past
         replay = Replay(self.claimed.run_id, records) if records else None
         pos = everything[-1].pos + 1 if everything else 0
-        context = DurableContext(
-            self._services, self.parking, replay, pos, self._queue, prefix, self.claimed.version
-        )
+        context = DurableContext(self._services, self.parking, replay, pos, self._queue, prefix, self.claimed.version)
         context.snapshot = context.opened(saved[-1].body) if saved else None
         return context
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import io
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 from xml.etree import ElementTree
@@ -226,15 +228,39 @@ def test_a_worker_process_serves_what_is_deployed_later(
     durable: Command, durable_dsn: str, file: str, tmp_path: Path
 ) -> None:
     """`durable worker --allow` needs no module, and learns of a workflow while it runs."""
+    with worker_process(durable_dsn, tmp_path / "log") as worker:
+        _until(lambda: "ready" in (tmp_path / "log").read_text())
+        durable("deploy", file)
+        said = durable("run", "order", "--input", "amount=7", "--wait")
+        assert (said.code, said.out) == (exits.OK, '"shipped"\n'), said.err
+        assert worker.poll() is None
+
+
+@pytest.mark.parametrize("fault", ["transaction.before", "transaction.after", "end.before"])
+def test_a_killed_worker_counts_nothing_twice(durable: Command, durable_dsn: str, tmp_path: Path, fault: str) -> None:
+    """Whether SIGKILL comes before or after the commit of an increment, another worker ends the run with 1."""
+    path = tmp_path / "count.yaml"
+    task = "{task_id: one, operator_type: task, function: tools.memory.increment, args: [n]}"
+    path.write_text(f"name: count\ntasks:\n  one: {task}\n")
+    durable("deploy", str(path))
+    run_id = durable("run", "count").out.strip()
+    with worker_process(durable_dsn, tmp_path / "first", DURABLE_FAULT=fault) as doomed:
+        assert doomed.wait(60) == -signal.SIGKILL
+    with worker_process(durable_dsn, tmp_path / "second"):
+        assert durable("runs", "watch", run_id).code == exits.OK
+    shown = json.loads(durable("runs", "show", run_id, "--json").out)
+    assert [step["result"] for step in shown["steps"] if step["name"] == "one"] == [1]
+
+
+@contextmanager
+def worker_process(dsn: str, log: Path, **environment: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A worker for deployed workflows, with a short lease, ended with the test."""
     command = [sys.executable, "-m", "durablectl", "worker", "--allow", "tools.echo"]
-    environment = {**os.environ, "DURABLE_DATABASE_URL": durable_dsn, "PYTHONPATH": str(REPOSITORY)}
-    log = tmp_path / "log"
-    with log.open("wb") as out, subprocess.Popen(command, env=environment, stderr=out, cwd=tmp_path) as worker:
+    own = {"DURABLE_DATABASE_URL": dsn, "DURABLE_LEASE_SECONDS": "2", "PYTHONPATH": str(REPOSITORY), **environment}
+    with log.open("wb") as out:
+        worker = subprocess.Popen(command, env={**os.environ, **own}, stderr=out, cwd=log.parent)
         try:
-            _until(lambda: "ready" in log.read_text())
-            durable("deploy", file)
-            said = durable("run", "order", "--input", "amount=7", "--wait")
-            assert (said.code, said.out) == (exits.OK, '"shipped"\n'), said.err
+            yield worker
         finally:
             worker.terminate()
             worker.wait(60)

@@ -392,6 +392,7 @@ async def test_a_step_logs_and_reports_progress_from_any_lane(runtime: Runtime) 
 
     await runtime.until(said)
     lines = await runtime.client.logs(run_id)
-    assert [("one", "info", "from the loop"), ("two", "warning", "from a thread")] == [
-        (line.step, line.level, line.message) for line in lines
+    assert [(line.step, line.level, line.message) for line in lines] == [
+        ("one", "info", "from the loop"),
+        ("two", "warning", "from a thread"),
     ]
