@@ -312,12 +312,12 @@ class DurableContext(Recording):
         """The hot path, the first attempt of an async step: no timer, no task, no thread, no layer in between."""
         parking = self._parking
         info = StepInfo(self.run_id, self.task_id, key, 1, self.say_from_step)
-        if self._services.gate.closed:
-            await self._wait_at_gate()
-        if faults.armed:
-            faults.point("step.before", info)
         parking.busy += 1
         try:
+            if self._services.gate.closed:
+                await self._wait_at_gate()
+            if faults.armed:
+                faults.point("step.before", info)
             began = time.monotonic()
             token = current.set(info)
             try:
@@ -331,9 +331,13 @@ class DurableContext(Recording):
             await self._hand_in("step", key, self.sealed(data), None, int((time.monotonic() - began) * 1000))
             if self._open_transactions or parking.phase is not _LIVE:
                 await self._in_turn(pos)
-            return codec.round_trip(value, data)
-        finally:
-            parking.done()
+        except BaseException as exc:
+            # A failure is still to be recorded: whoever does that ends the operation.
+            if not isinstance(exc, Exception) or isinstance(exc, RecordRefused):
+                parking.done()
+            raise
+        parking.done()
+        return codec.round_trip(value, data)
 
     async def _wait_at_gate(self) -> None:
         """No step begins while the lease may be over; nor does one that was told to stop meanwhile."""

@@ -204,7 +204,7 @@ class Recording:
     ) -> Any:
         """Perform attempts until one is recorded as a success or as the last; rests are durable and free the slot.
 
-        `failed` is what the first attempt came to, if it was made already.
+        `failed` is what the first attempt came to, if it was made already; its operation is still under way.
         """
         attempt, rest_until = 1, None
         while (record := await self._recorded(key, ("step", "failed", "attempt"))) is not None:
@@ -214,8 +214,9 @@ class Recording:
                 raise raised(record.body)
             attempt, rest_until = record.body["attempt"] + 1, record.body["until"]
         parking = self._parking
-        await parking.live()
-        parking.busy += 1
+        if failed is None:
+            await parking.live()
+            parking.busy += 1
         try:
             if failed is not None:
                 rest_until = await self._failed_attempt(failed, key, attempt, retry, time.monotonic())

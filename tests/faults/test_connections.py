@@ -33,7 +33,7 @@ def test_ended_sessions_cost_no_run_and_repeat_no_step(scene: Scene, seed: int) 
     scene.finish()
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("seed", [1, 2])
 def test_a_write_whose_answer_was_lost_is_applied_once(scene: Scene, seed: int) -> None:
     """The server has committed a flush or a pass, and the answer never arrives: it is sent again under its number,
     counts once, and what the worker holds is found again."""

@@ -6,6 +6,7 @@ It stands in for the network: the server has done what it was asked, and the wor
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 import shutil
 import tempfile
@@ -13,6 +14,8 @@ import threading
 from pathlib import Path
 
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from durable.ending import end
 
 # How a connection shows that it is one of a worker's write channels.
 CALLS = (b"durable.flush(", b"durable.pass(")
@@ -39,19 +42,23 @@ class Wire:
         self._up.wait()
 
     def close(self) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
+        """Cut everything. Workers that are still at it see a network that is gone."""
+        self._loop.call_soon_threadsafe(self._end)
         self._thread.join()
         shutil.rmtree(self._home, ignore_errors=True)
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
-        self._loop.run_until_complete(asyncio.start_unix_server(self._connect, str(self._home / ".s.PGSQL.5432")))
+        address = str(self._home / ".s.PGSQL.5432")
+        self._server = self._loop.run_until_complete(asyncio.start_unix_server(self._connect, address))
         self._up.set()
         self._loop.run_forever()
-        for task in asyncio.all_tasks(self._loop):
-            task.cancel()
-        self._loop.run_until_complete(asyncio.sleep(0.01))
+        self._loop.run_until_complete(end(asyncio.all_tasks(self._loop)))
         self._loop.close()
+
+    def _end(self) -> None:
+        self._server.close()
+        self._loop.stop()
 
     async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -60,10 +67,10 @@ class Wire:
             writer.close()
             return
         line = Line(self, (reader, writer), (far_reader, far_writer))
-        await asyncio.wait(
-            [asyncio.create_task(line.questions()), asyncio.create_task(line.answers())],
-            return_when=asyncio.FIRST_COMPLETED,
-        )
+        ways = [asyncio.create_task(line.questions()), asyncio.create_task(line.answers())]
+        # Not a cancelled task at the wire's end: the stream's own callback would complain of it.
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
         writer.close()
         far_writer.close()
 
