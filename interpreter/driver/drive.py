@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Awaitable
 from typing import Any, Final
 
 from durable import DurableContext, Handle
@@ -118,12 +119,8 @@ class Drive:
             if self.walk.settled is not None and not self._end.done():
                 self._end.set_result(None)
 
-    async def _perform(self, flight: Flight) -> Record | None:
-        command = flight.command
-        if type(command) is Spawn:
-            await self._spawn(command)
-            return None
-        return await PERFORM[type(command)](self, command)
+    def _perform(self, flight: Flight) -> Awaitable[Record | None]:
+        return PERFORM[type(flight.command)](self, flight.command)
 
     def _landed(self, flight: Flight, record: Record | None) -> list[Flight]:
         """An operation is done: what follows from its record."""
@@ -141,32 +138,34 @@ class Drive:
     def _feed(self, record: Record) -> list[Flight]:
         """Move the walker by one record, and by those that follow from it at once; the operations to begin."""
         started: list[Flight] = []
-        answers: deque[Record] = deque([record])
-        while answers:
-            given = answers.popleft()
+        answers: list[Record] = [record]
+        for given in answers:
             for command in apply(self.walk, given):
-                self._obey(command, started, answers)
-            if type(given) is Settled and given.path in self._fork_of:
+                if type(command) in PERFORM:
+                    started.append(self._flight(command))
+                else:
+                    self._obey(command, answers)
+            if self._fork_of and type(given) is Settled and given.path in self._fork_of:
                 started.extend(self._next_unit(given.path))
         if self.ctx.weight >= self._saving.due and not self._fork_of:
             self._saving.consider(self.walk, [flight.command for flight in self.flights.values()])
         return started
 
-    def _obey(self, command: Command, started: list[Flight], answers: deque[Record]) -> None:
-        kind = type(command)
-        if kind is Note:
-            self._notes.keep(command)  # type: ignore[arg-type]
-        elif kind is CancelTimer:
-            self._cancel(self._timer_name(command))  # type: ignore[arg-type]
-        elif kind is Cancel:
-            self._cancel(command.path)  # type: ignore[union-attr]
-            answers.append(Settled(command.path, "cancelled"))  # type: ignore[union-attr]
-        elif kind is not SettleRun:
-            started.append(self._flight(command))
+    def _obey(self, command: Command, answers: list[Record]) -> None:
+        """What takes no time: notes, and ends of operations that are no longer wanted."""
+        if isinstance(command, Note):
+            self._notes.keep(command)
+        elif isinstance(command, CancelTimer):
+            self._cancel(self._timer_name(command))
+        elif isinstance(command, Cancel):
+            self._cancel(command.path)
+            answers.append(Settled(command.path, "cancelled"))
 
     def _flight(self, command: Any) -> Flight:
-        name = self.name_of(command) if type(command) is SetTimer else command.path
-        if type(command) is Spawn:
+        name = command.path
+        if type(command) is SetTimer:
+            name = self.name_of(command)
+        elif type(command) is Spawn:
             name = f"{name}:spawn"
         flight = self.flights[name] = Flight(name, command)
         return flight
@@ -194,7 +193,8 @@ class Drive:
 
     # ---------------------------------------------------------------- units
 
-    async def _spawn(self, command: Spawn) -> None:
+    async def spawn(self, command: Spawn) -> None:
+        """Start the tasks of as many units as the cap allows, with one record."""
         first = command.units if command.cap is None else command.units[: command.cap]
         group = await units.spawn(self.ctx, self.workflow, command.path, first, self.inputs)
         self.spawned |= {unit.path: handle for unit, handle in zip(first, group, strict=True)}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from durable import EventTimeout, RetryPolicy, Start, StepFailed, current_step
@@ -20,7 +20,7 @@ from interpreter.driver.failure import seen_by_walker
 from interpreter.driver.moments import end_of
 from interpreter.driver.retries import policy
 from interpreter.walker import next_try
-from interpreter.walker.commands import EmitEvent, Evaluate, OpenFork, RunCall, SetTimer, Unit, WaitForEvent
+from interpreter.walker.commands import EmitEvent, Evaluate, OpenFork, RunCall, SetTimer, Spawn, Unit, WaitForEvent
 from interpreter.walker.records import Fired, Opened, Record, Settled
 
 if TYPE_CHECKING:
@@ -30,22 +30,36 @@ if TYPE_CHECKING:
 async def run_call(drive: Drive, command: RunCall) -> Record:
     """A function as a step with its own retries and timeout, or a child workflow."""
     try:
-        value = await (_function if command.via != "workflow" else _workflows)(drive, command)
+        if command.via == "workflow":
+            return Settled(command.path, value=await _workflows(drive, command))
+        key = (command.target, command.timeout, id(command.retry), command.config.get("kill"))
+        how = drive.calls.get(key) or _prepare(drive, command, key)
+        if how.transaction:
+            return Settled(command.path, value=await _transaction(drive, command, how))
+        call, path = _call(how.fn, command.args), command.path
+        value = await drive.ctx.step(path, call, retry=how.retry, timeout=how.timeout, lane=how.lane)
+        return Settled(path, value=value)
     except StepFailed as exc:
         return Settled(command.path, "failed", error=seen_by_walker(exc))
-    return Settled(command.path, value=value)
 
 
-async def _function(drive: Drive, command: RunCall) -> Any:
-    key = (command.target, command.timeout, id(command.retry), command.config.get("kill"))
-    how = drive.calls.get(key) or _prepare(drive, command, key)
-    args, kwargs, own_key = _arguments(command.args)
-    if how.transaction:
-        return await drive.ctx.transaction(command.path, _bound(how.fn, args, kwargs), retry=how.retry)
-    call = functools.partial(how.fn, *args, **kwargs) if args or kwargs else how.fn
-    if own_key is not None:
-        call = functools.partial(_with_key, str(own_key), call)
-    return await drive.ctx.step(command.path, call, retry=how.retry, timeout=how.timeout, lane=how.lane)
+def _call(fn: Callable[..., Any], given: Any) -> Callable[..., Any]:
+    if given is None:
+        return fn
+    call = functools.partial(fn, *given.get("args", ()), **given.get("kwargs", {}))
+    return functools.partial(_with_key, str(given["key"]), call) if given.get("key") is not None else call
+
+
+def _with_key(key: str, call: Callable[[], Any]) -> Any:
+    # At module level: a call with a timeout is sent to a process of its own.
+    current_step().use_key(key)
+    return call()
+
+
+async def _transaction(drive: Drive, command: RunCall, how: How) -> Any:
+    given = command.args or {}
+    write = _bound(how.fn, given.get("args", ()), given.get("kwargs", {}))
+    return await drive.ctx.transaction(command.path, write, retry=how.retry)
 
 
 class How(NamedTuple):
@@ -76,7 +90,7 @@ async def _raise(exc: Exception, *args: Any, **kwargs: Any) -> Any:
     raise exc
 
 
-def _bound(fn: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Callable[[Any], Any]:
+def _bound(fn: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Callable[[Any], Any]:
     """The function of its connection alone; async or not, as it is."""
     if inspect.iscoroutinefunction(fn):
 
@@ -85,18 +99,6 @@ def _bound(fn: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> C
 
         return write
     return lambda connection: fn(connection, *args, **kwargs)
-
-
-def _arguments(args: Any) -> tuple[list[Any], dict[str, Any], Any]:
-    if args is None:
-        return [], {}, None
-    return args.get("args") or [], args.get("kwargs") or {}, args.get("key")
-
-
-def _with_key(key: str, call: Callable[[], Any]) -> Any:
-    # At module level: a call with a timeout is sent to a process of its own.
-    current_step().use_key(key)
-    return call()
 
 
 def _lane(fn: Callable[..., Any], limit: float | None, config: dict[str, Any]) -> Lane:
@@ -182,17 +184,23 @@ async def open_fork(drive: Drive, command: OpenFork) -> Record:
     return Opened(command.path, **decided)
 
 
+async def spawn_units(drive: Drive, command: Spawn) -> None:
+    """Start the tasks of some units; the walker hears of each when it comes back."""
+    await drive.spawn(command)
+
+
 async def run_unit(drive: Drive, command: Unit) -> Record:
     """One spawned task's share of a fork."""
     return await units.outcome(drive.ctx, drive.spawned, command)
 
 
-PERFORM: Final[dict[type[Any], Callable[[Drive, Any], Awaitable[Record]]]] = {
+PERFORM: Final[dict[type[Any], Callable[[Drive, Any], Awaitable[Record | None]]]] = {
     RunCall: run_call,
     Evaluate: evaluate,
     SetTimer: set_timer,
     WaitForEvent: wait_for_event,
     EmitEvent: emit_event,
     OpenFork: open_fork,
+    Spawn: spawn_units,
     Unit: run_unit,
 }
