@@ -26,9 +26,7 @@ _PLAIN: Final = frozenset((str, int, float, bool, type(None), list, dict))
 class Templates:
     """Evaluates values, conditions and collections in a scope; strict about undefined names or not."""
 
-    def __init__(
-        self, *, strict: bool = True, limits: Limits | None = None, rewrite: Rewrite | None = None
-    ) -> None:
+    def __init__(self, *, strict: bool = True, limits: Limits | None = None, rewrite: Rewrite | None = None) -> None:
         self.strict = strict
         self.dialect = Dialect(strict=strict, limits=limits, rewrite=rewrite)
         # By identity: expressions are parts of a plan, and while they are kept here their ids stay theirs.
