@@ -7,7 +7,6 @@ from itertools import pairwise
 from typing import Any
 
 from hypothesis import strategies as st
-from walking import FAIL, call, graph
 
 from interpreter.expressions import Templates
 from interpreter.plan import (
@@ -33,6 +32,8 @@ from interpreter.plan import (
 )
 from interpreter.walker import Scope
 from interpreter.walker.states import OPEN
+
+from .walking import FAIL, call, graph
 
 
 class Toy(Templates):

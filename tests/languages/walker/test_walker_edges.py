@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from walking import FAIL, after, arc, call, calls, condition, gate, on, plan, run
 
 from interpreter.plan import Choose, Edge, Plan
 from interpreter.walker.states import EDGE_TABLE
+
+from .walking import FAIL, after, arc, call, calls, condition, gate, on, plan, run
 
 TABLE = {
     # kind: what its target ends as, for each end of its source
@@ -69,9 +70,9 @@ def test_an_edge_settles_by_the_table(kind, state):
 @pytest.mark.parametrize("kind", TABLE)
 def test_an_edge_of_a_cancelled_node_settles_by_the_table(kind):
     """A leaf that was cancelled on its own breaks what comes after it and triggers no callback."""
-    from walking import Run
-
     from interpreter.walker.records import Settled
+
+    from .walking import Run
 
     edge = Edge(source="s", target="t", kind=kind, when="true" if kind == "arc" else None)
     done = Run(plan(calls("s", "t"), [edge]))
@@ -94,7 +95,7 @@ def test_a_gate_settles_by_the_table(state, end):
 
 
 def switch_of(on_value: str) -> Choose:
-    from walking import switch
+    from .walking import switch
 
     return switch("r", on_value, ["a", "b"])
 
@@ -155,7 +156,7 @@ def test_join_each_runs_once_per_token_and_its_follower_once():
         [*calls("a", "b"), call("t", join="each", args="{{ x }}"), call("u")],
         [arc("a", "t", args={"x": 1}), arc("b", "t", args={"x": 2}), arc("t", "u")],
     )
-    from random_plans import Toy
+    from .random_plans import Toy
 
     class ByToken(Toy):
         def resolve(self, scope, name):

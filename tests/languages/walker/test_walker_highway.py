@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from walking import FAIL, after, call, calls, chain, condition, end, gate, graph, on, plan, run, switch
 
 from interpreter.plan import Each
 from interpreter.walker.check import check_plan
+
+from .walking import FAIL, after, call, calls, chain, condition, end, gate, graph, on, plan, run, switch
 
 BRANCHED = plan(
     [

@@ -7,15 +7,16 @@ import sys
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from random_plans import Outcomes, Toy, plans
-from walking import Run, after, calls, chain
-from walking import plan as make_plan
 
 from interpreter.plan import Choose, Plan
 from interpreter.simulate import simulate
 from interpreter.walker import Program, apply, restore, snapshot
 from interpreter.walker.records import CancelAsked, Settled
 from interpreter.walker.states import OPEN
+
+from .random_plans import Outcomes, Toy, plans
+from .walking import Run, after, calls, chain
+from .walking import plan as make_plan
 
 LAW = settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 FINAL = {"succeeded", "failed", "skipped", "upstream_failed", "cancelled", "exited", "expired"}

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from walking import FAIL, Run, after, call, chain, condition, gate, plan, run
 
 from interpreter.errors import WalkError
 from interpreter.expressions import Templates
 from interpreter.plan import AwaitEvent, Case, Choose, Compute, Emit, Pass, RetryRule, Return, Wait
 from interpreter.walker import Program, Walk, apply, restore, snapshot
 from interpreter.walker.records import CancelAsked, Fired, Settled, Started
+
+from .walking import FAIL, Run, after, call, chain, condition, gate, plan, run
 
 
 def commands_of(node, **inputs):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from random_plans import Toy
-from walking import FAIL, Run, arc, call, calls, graph, plan, run
-
 from interpreter.plan import Each, Region
 from interpreter.walker import why
 from interpreter.walker.records import CancelAsked
+
+from .random_plans import Toy
+from .walking import FAIL, Run, arc, call, calls, graph, plan, run
 
 
 class Tokens(Toy):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 
 import pytest
-from walking import FAIL, Run, after, call, calls, chain, condition, gate, graph, plan, run
 
 from interpreter.expressions import Templates
 from interpreter.plan import (
@@ -24,6 +23,8 @@ from interpreter.plan import (
 )
 from interpreter.walker import snapshot
 from interpreter.walker.records import CancelAsked, Fired, Opened, Settled
+
+from .walking import FAIL, Run, after, call, calls, chain, condition, gate, graph, plan, run
 
 ITEM = {"b": graph([call("t", args="{{item}}", bind=("t",))], result=("t",))}
 

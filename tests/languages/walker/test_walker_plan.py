@@ -6,7 +6,6 @@ import json
 
 import pytest
 from pydantic import ValidationError
-from walking import after, arc, call, calls, chain, condition, gate, graph, plan
 
 from interpreter.errors import PlanError
 from interpreter.plan import (
@@ -28,6 +27,8 @@ from interpreter.plan import (
     Wait,
 )
 from interpreter.walker import check_plan, require_sound
+
+from .walking import after, arc, call, calls, chain, condition, gate, graph, plan
 
 
 def test_a_plan_reads_back_equal_from_text():

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from walking import FAIL, Run, after, arc, call, calls, chain, condition, gate, graph, on, plan, run, switch
 
 from interpreter.expressions import Templates
 from interpreter.plan import Each
 from interpreter.simulate import FAIL as FAILS
 from interpreter.simulate import read_outcomes, simulate
 from interpreter.walker import Program, Walk, why
+
+from .walking import FAIL, Run, after, arc, call, calls, chain, condition, gate, graph, on, plan, run, switch
 
 ROUTED = plan(
     [
