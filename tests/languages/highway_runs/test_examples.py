@@ -51,7 +51,7 @@ async def test_the_fan_out_meets_in_the_report(stage: Stage) -> None:
     assert await stage.client.result(runs[0], timeout=30) == "prices 12, risk 18"
 
 
-@pytest.mark.parametrize(("order", "way"), enumerate([*order_router.STATUSES.values(), "ask_a_person"]))
+@pytest.mark.parametrize(("order", "way"), list(enumerate([*order_router.STATUSES.values(), "ask_a_person"])))
 async def test_the_router_takes_one_way_and_notifies(stage: Stage, order: int, way: str) -> None:
     """Exactly one way is taken, then the customer is told."""
     ended = await run(stage, order_router.build(), order_id=order)
