@@ -17,6 +17,8 @@ MOST_AT_ONCE = 500
 # A little before the last claim's first row: times travel as floating-point seconds.
 _SLACK = 0.001
 _SOLO_TRY = 10.0
+# So many lines may be asked by every pass: each costs one look into an index.
+_FEW_LINES = 32
 _SOLO_REST = 50.0
 
 
@@ -123,8 +125,8 @@ class ClaimDesk:
         if self._solo_since is None and time.monotonic() >= self._solo_rest_until:
             self._solo_since = time.monotonic()
 
-    def wanted(self) -> Want:
-        """The claim to send along now."""
+    def wanted(self, passing: bool = False) -> Want:
+        """The claim to send along now. A pass may make any line ready, so it asks for all if they are few."""
         if not self.open or self.alone or self._asked_alone:
             return NOTHING
         if self._solo_since is not None:
@@ -132,10 +134,11 @@ class ClaimDesk:
             if solo is not None:
                 return solo
         wanted = min(self.free, MOST_AT_ONCE)
-        if wanted <= 0 or not self._hot:
+        lines = self._lines if passing and len(self._lines) <= _FEW_LINES else self._hot
+        if wanted <= 0 or not lines:
             return NOTHING
         self._asked += wanted
-        return Want(wanted, orjson.dumps([self._start_of(line) for line in self._hot]), False, self._hints)
+        return Want(wanted, orjson.dumps([self._start_of(line) for line in lines]), False, self._hints)
 
     def answered(self, want: Want, rows: list[Any] | None) -> list[Claimed]:
         """Take in the answer to a claim."""

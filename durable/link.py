@@ -24,17 +24,19 @@ _SESSION = (
     "-c idle_in_transaction_session_timeout=60s -c client_connection_check_interval=5s"
     " -c default_transaction_isolation=read\\ committed -c statement_timeout=0"
 )
+# For the store's own statements, which all go by key; never for sessions that run users' SQL.
+PLANNER = " -c enable_seqscan=off -c enable_hashjoin=off -c enable_mergejoin=off -c jit=off"
 CONNECT: dict[str, Any] = {"connect_timeout": 10, "tcp_user_timeout": 15000, "keepalives_idle": 10}
 
 
-async def connect(dsn: str, application: str) -> psycopg.AsyncConnection:
+async def connect(dsn: str, application: str, more: str = "") -> psycopg.AsyncConnection:
     """A psycopg connection in autocommit, with the session settings that the protocol relies on."""
     try:
         return await psycopg.AsyncConnection.connect(
             dsn,
             autocommit=True,
             application_name=application,
-            options=_SESSION,
+            options=_SESSION + more,
             prepare_threshold=None,
             **CONNECT,
         )
@@ -68,7 +70,7 @@ class Link:
 
     @classmethod
     async def open(cls, dsn: str, application: str) -> Link:
-        return cls(await connect(dsn, application))
+        return cls(await connect(dsn, application, PLANNER))
 
     async def call(self, sql: str, params: Sequence[Param], fault: str | None = None) -> bytes | None:
         """Run `sql` and answer with its first column of its first row."""

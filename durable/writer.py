@@ -54,7 +54,7 @@ class Entry:
 class Claims(Protocol):
     """Where claims come from and answers go to: the worker."""
 
-    def wanted(self) -> Want:
+    def wanted(self, passing: bool = False) -> Want:
         """The claim to send along."""
 
     def answered(self, want: Want, answer: list[Any]) -> None:

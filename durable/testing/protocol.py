@@ -15,6 +15,7 @@ import psycopg
 
 from durable.claims import Claimed
 from durable.ids import child_ids, group_start, uuid7
+from durable.link import PLANNER
 
 ALL_SHARDS = list(range(16))
 
@@ -26,7 +27,7 @@ class Store:
 
     def __init__(self, dsn: str):
         self.dsn = dsn
-        self.connection = psycopg.connect(dsn, autocommit=True)
+        self.connection = psycopg.connect(dsn, autocommit=True, options=PLANNER)
         self._lines: dict[tuple[str, str], int] = {}
 
     def __enter__(self) -> Self:
