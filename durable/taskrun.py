@@ -143,7 +143,7 @@ class TaskRun:
         context = self._context = self._open([r for r in records if not r.name.startswith(CLEANUP)], records, "")
         try:
             given = codec.unsealed_with(self._services.codec, self.claimed.input)
-            self._workflow.params.bind(self._workflow.name, (), given)
+            self._check_input(given)
             result = await self._workflow.fn(context, **given)
             context.finish()
             data = context.sealed(context.encoded(result))
@@ -154,6 +154,11 @@ class TaskRun:
         except Exception as exc:
             return {"s": "failed", "x": describe(exc)}
         return {"s": "succeeded", "r": Fragment(data)}
+
+    def _check_input(self, given: Any) -> None:
+        params = self._workflow.params
+        if not isinstance(given, dict) or not params.fits(given):
+            params.bind(self._workflow.name, (), given)
 
     async def _stopped(self, records: list[Record], why: str) -> Json:
         """The run was cancelled or is past its deadline: clean up, then end as such."""
