@@ -23,7 +23,7 @@ class Settings(BaseModel):
     poll_seconds: float = Field(1.0, gt=0, description="How often a busy worker looks without being told")
     idle_poll_seconds: float = Field(5.0, gt=0, description="How often an idle worker looks while notifications work")
     drain_seconds: float = Field(10.0, ge=0, description="How long steps may finish after SIGTERM")
-    kept_continuations: int = Field(256, ge=0, description="Parked tasks that stay in memory")
+    kept_continuations: int = Field(64, ge=0, description="Parked tasks that stay in memory")
     kept_seconds: float = Field(60.0, ge=0, description="How long a parked task stays in memory")
     quarantine_after: int = Field(3, ge=1, description="Deaths of a worker while it ran a task alone")
     retention_days: float = Field(30.0, gt=0, description="Finished runs older than this are pruned")
