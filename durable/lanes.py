@@ -160,6 +160,12 @@ class Lanes:
             raise
 
 
+def is_async(fn: Callable[..., Any]) -> bool:
+    """Whether calling it gives a coroutine, also for objects with an async `__call__`."""
+    # B004 is about asking whether something can be called; this asks what kind of call it is.
+    return inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(getattr(fn, "__call__", None))  # noqa: B004
+
+
 def lane_of(fn: Callable[..., Any], timeout: float | None) -> Lane:
     """Where a function runs unless told otherwise."""
     try:
@@ -171,7 +177,7 @@ def lane_of(fn: Callable[..., Any], timeout: float | None) -> Lane:
 
 @functools.lru_cache(maxsize=1024)
 def _lane_of(fn: Callable[..., Any], timeout: float | None) -> Lane:
-    if inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(getattr(fn, "__call__", None)):  # noqa: B004
+    if is_async(fn):
         return "loop"
     return "thread" if timeout is None else "process"
 

@@ -74,32 +74,7 @@ class Term:
         self._gate = Gate(settings.lease_seconds)
         self._desk = ClaimDesk(settings.slots)
         self._lanes = Lanes(settings.threads, settings.step_processes)
-        name = f"durable:{self.worker_id}"
-        self._reads = Reads(dsn, name)
-        self._library = Library(self._reads, catalogue) if catalogue is not None else None
-        self._notifier = Notifier(dsn, name)
-        self._listener = Listener(dsn, name, "durable_work", self._heard)
-        flushers = range(settings.flushers)
-        slots = range(settings.flushers + 1, settings.flushers + 1 + settings.transaction_slots)
-        self._channel_count = slots.stop
-        self._traffic = Traffic()
-        self._channels = [
-            Channel(dsn, self.worker_id, number, self._check_server, self._traffic) for number in range(slots.start)
-        ]
-        self._writers = [JournalWriter(self._channels[number], self) for number in flushers]
-        self._transactions = Transactions(dsn, self.worker_id, slots)
-        self._passer = Passer(self._channels[-1], self, self._clock, self._interval, self._passed, self._swept)
-        self._services = Services(
-            settings,
-            codec,
-            self._clock,
-            self._gate,
-            self._lanes,
-            self._reads,
-            self._transactions,
-            self._writers,
-            self._library,
-        )
+        self._wire(codec, catalogue)
         self._running: dict[str, TaskRun] = {}
         self._leaving: dict[str, TaskRun] = {}  # ended or given back here, and not yet in the store
         self._parked: OrderedDict[str, TaskRun] = OrderedDict()
@@ -111,6 +86,36 @@ class Term:
         self._learning: asyncio.Task[None] | None = None
         self._unlearned = False
         self.ready = asyncio.Event()
+
+    def _wire(self, codec: Codec, catalogue: Catalogue | None) -> None:
+        """Connections, and what speaks through them: flushers first, then the passer, then transaction slots."""
+        name = f"durable:{self.worker_id}"
+        self._reads = Reads(self._dsn, name)
+        self._library = Library(self._reads, catalogue) if catalogue is not None else None
+        self._notifier = Notifier(self._dsn, name)
+        self._listener = Listener(self._dsn, name, "durable_work", self._heard)
+        flushers = range(self._settings.flushers)
+        slots = range(self._settings.flushers + 1, self._settings.flushers + 1 + self._settings.transaction_slots)
+        self._channel_count = slots.stop
+        self._traffic = Traffic()
+        self._channels = [
+            Channel(self._dsn, self.worker_id, number, self._check_server, self._traffic)
+            for number in range(slots.start)
+        ]
+        self._writers = [JournalWriter(self._channels[number], self) for number in flushers]
+        self._transactions = Transactions(self._dsn, self.worker_id, slots)
+        self._passer = Passer(self._channels[-1], self, self._clock, self._interval, self._passed, self._swept)
+        self._services = Services(
+            self._settings,
+            codec,
+            self._clock,
+            self._gate,
+            self._lanes,
+            self._reads,
+            self._transactions,
+            self._writers,
+            self._library,
+        )
 
     # ---------------------------------------------------------------- life
 

@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import Any, TypeVar, cast
 
 from durable import NonRetryable, current_step
+from durable.lanes import is_async
 from interpreter import tools
 from interpreter.secrets.opening import opening
 from interpreter.secrets.vault import Vault
@@ -168,11 +169,6 @@ class Told:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self._fn(*args[: self._place], current_step(), *args[self._place :], **kwargs)
-
-
-def is_async(fn: Callable[..., Any]) -> bool:
-    """Whether calling it gives a coroutine, also for objects with an async `__call__`."""
-    return inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(getattr(fn, "__call__", None))  # noqa: B004
 
 
 def _mark(fn: Any, mark: str) -> Any:
