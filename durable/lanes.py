@@ -10,6 +10,7 @@ import contextvars
 import functools
 import inspect
 import multiprocessing
+import os
 import pickle
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -148,7 +149,9 @@ class Lanes:
             self._processes = ProcessPool(
                 max_workers=self._process_count, context=multiprocessing.get_context("forkserver")
             )
-        job: Future[Any] = self._processes.schedule(_in_child, args=(info, fn, args, kwargs), timeout=timeout)
+        job: Future[Any] = self._processes.schedule(
+            _in_child, args=(info, fn, args, kwargs, dict(os.environ)), timeout=timeout
+        )
         try:
             return await asyncio.wrap_future(job)
         except asyncio.CancelledError:
@@ -182,7 +185,10 @@ def _lane_of(fn: Callable[..., Any], timeout: float | None) -> Lane:
     return "thread" if timeout is None else "process"
 
 
-def _in_child(info: StepInfo, fn: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+def _in_child(info: StepInfo, fn: Callable[..., Any], args: Any, kwargs: Any, environment: dict[str, str]) -> Any:
+    # The fork server keeps the environment that it was started with; a step sees its worker's as it is now.
+    os.environ.clear()
+    os.environ.update(environment)
     current.set(info)
     result = fn(*args, **kwargs)
     return asyncio.run(result) if inspect.iscoroutine(result) else result
