@@ -66,6 +66,7 @@ class Probe:
 
     async def parked(self, count: int) -> None:
         """Return when so many tasks are parked."""
+        # The condition is in the database: there is no event to wait for.
         while await self.value("select count(*) from durable.task where state = 'parked'") < count:  # noqa: ASYNC110
             await asyncio.sleep(self.POLL)
 

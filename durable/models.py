@@ -88,5 +88,6 @@ _DIALECT = postgresql.psycopg.dialect()  # type: ignore[no-untyped-call]  # SQLA
 
 def compiled(statement: Executable) -> tuple[str, dict[str, Any]]:
     """A SQLAlchemy statement as text and parameters that psycopg understands."""
+    # Every statement that we build can be compiled; `Executable` leaves it out of its type.
     result = statement.compile(dialect=_DIALECT)  # type: ignore[attr-defined]
     return str(result), dict(result.params)

@@ -164,6 +164,7 @@ class Term:
     def cut(self) -> None:
         """Say nothing more to the store and stop all code here, as if this process were gone. For tests."""
         for channel in self._channels:
+            # Replaced on purpose: a channel that is cut takes every call and answers none.
             channel.call = _never  # type: ignore[assignment, method-assign]
         for run in [*self._running.values(), *self._parked.values()]:
             run.abandon()

@@ -163,6 +163,7 @@ def step(
     """Attach a name, a retry policy, a timeout or a lane to a step function."""
 
     def decorate(fn: F) -> F:
+        # A mark on the user's own function: its type has no such attribute.
         fn.__durable_step__ = StepPolicy(name, retry or ONCE, timeout, lane)  # type: ignore[attr-defined]
         return fn
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 from bisect import bisect_right
+
+# The standard library's own scanner, which its type stubs leave out.
 from json.decoder import scanstring  # type: ignore[attr-defined]
 from typing import Any, TypeAlias
 

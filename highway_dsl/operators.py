@@ -47,6 +47,7 @@ class OperatorType(str, Enum):  # noqa: UP042 - StrEnum would change what str() 
     CHILD_WORKFLOW = "child_workflow"
 
 
+# As OperatorType: StrEnum would change what str() gives.
 class TriggerRule(str, Enum):  # noqa: UP042
     """Which outcomes of its dependencies let an operator run."""
 
@@ -57,6 +58,7 @@ class TriggerRule(str, Enum):  # noqa: UP042
     NONE_FAILED = "none_failed"
 
 
+# As OperatorType: StrEnum would change what str() gives.
 class JoinMode(str, Enum):  # noqa: UP042
     """When a join is satisfied by the tasks it names."""
 
@@ -128,6 +130,7 @@ class TaskOperator(BaseOperator):
 class ActivityOperator(TaskOperator):
     """A task that runs long; the same as a task to everyone but the queue it is sent to."""
 
+    # Narrower than the task's own literal: pydantic tells the two apart by it.
     operator_type: Literal[OperatorType.ACTIVITY] = Field(default=OperatorType.ACTIVITY, frozen=True)  # type: ignore[assignment]
 
 

@@ -90,6 +90,7 @@ class Workflow(BaseModel):
         """Add an operator; its id must be new."""
         if task.task_id in self.tasks:
             raise ValueError(f"workflow '{self.name}' already has a task '{task.task_id}'")
+        # Any operator is one of the union; the argument is typed by their base.
         self.tasks[task.task_id] = task  # type: ignore[assignment]
         return self
 

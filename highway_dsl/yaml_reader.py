@@ -11,6 +11,8 @@ import re
 from typing import Any
 
 import yaml
+
+# The C parser's events, which the type stubs leave out.
 from yaml.cyaml import CParser  # type: ignore[attr-defined]
 
 from highway_dsl.faults import Fault, Position
@@ -174,6 +176,7 @@ class _Reader:
         container = self.open[-1]
         if container.key is None:
             container.value.append(value)
+            # Without a key the container is a list, and its places are one too.
             container.places.append((line, column, places))  # type: ignore[union-attr]
             return
         key, line, column = container.key
@@ -184,6 +187,7 @@ class _Reader:
             self.source.faults.append(_twice(key, line, column))
         else:
             container.value[key] = value
+            # With a key it is a mapping, and its places are one too.
             container.places[key] = (line, column, places)  # type: ignore[call-overload,index]
 
 
@@ -230,6 +234,7 @@ def _merge(container: _Container, merged: dict[str, Any], places: Places) -> Non
     for key, value in merged.items():
         if key not in container.value:
             container.value[key] = value
+            # Only mappings are merged, so both are mappings of places.
             container.places[key] = places[key]  # type: ignore[call-overload,index]
 
 

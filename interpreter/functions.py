@@ -172,6 +172,7 @@ class Told:
 
 
 def _mark(fn: Any, mark: str) -> Any:
+    # Not whether it can be called: the function behind the call is looked at for marks.
     by_class = getattr(type(fn), "__call__", None)  # noqa: B004
     return getattr(fn, mark, None) or getattr(by_class, mark, None)
 

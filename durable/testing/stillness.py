@@ -38,6 +38,7 @@ class Stillness:
 
     async def wait(self) -> None:
         """Return when the store is still."""
+        # The condition is in the database: there is no event to wait for.
         while await self._value(BUSY):  # noqa: ASYNC110
             await asyncio.sleep(0.003)
 

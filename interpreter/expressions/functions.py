@@ -52,6 +52,7 @@ METHODS: Final[dict[type, frozenset[str]]] = {
 
 def expression_function(function: F) -> F:
     """Mark a function a language offers to its expressions. It must be deterministic."""
+    # A mark on a function: its type has no such attribute.
     function.is_expression_function = True  # type: ignore[attr-defined]
     return function
 

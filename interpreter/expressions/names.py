@@ -21,6 +21,7 @@ def free_names(tree: nodes.Node) -> frozenset[str]:
 
 def _around(tree: nodes.Node) -> nodes.Template:
     template = nodes.Template([nodes.Output([tree], lineno=1)], lineno=1)
+    # A parsed tree always has its environment; the type allows for one that does not.
     template.set_environment(tree.environment)  # type: ignore[arg-type]
     return template
 

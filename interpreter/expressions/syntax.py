@@ -139,6 +139,7 @@ def replace_nodes(tree: N, change: Callable[[nodes.Node], nodes.Node | None]) ->
     """The tree with some nodes replaced; a node that was replaced is not looked into."""
     changed = change(tree)
     if changed is not None:
+        # `change` gives back a node of the kind that it was given.
         return changed  # type: ignore[return-value]
     for name, field in tree.iter_fields():
         if isinstance(field, nodes.Node):
