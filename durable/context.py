@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import random
-import time
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime, timedelta
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Literal
 
 from orjson import Fragment
@@ -23,13 +23,13 @@ from durable.errors import ChildFailed, EventTimeout, StepUncertain, ValueRefuse
 from durable.failures import describe, raised
 from durable.ids import child_ids, group_start, uuid7
 from durable.journal import Record, Replay
-from durable.lanes import StepInfo, current, lane_of
+from durable.lanes import StepInfo, current, lane_of, traits_of
 from durable.parking import Parking, Phase
 from durable.recording import Recording
 from durable.retry import RetryPolicy
 from durable.runlog import RunLog
 from durable.start import Start, input_of, row_of
-from durable.workflow import Lane, Workflow, policy_of
+from durable.workflow import Lane, Workflow
 from durable.writer import RecordRefused
 
 if TYPE_CHECKING:
@@ -68,7 +68,11 @@ class DurableContext(Recording):
         self.queue = queue
         self.version = version
         self.spawned = False
-        self.log = RunLog(self)
+
+    @property
+    def log(self) -> RunLog:
+        """`ctx.log.info("charged", order=42)`."""
+        return RunLog(self)
 
     # ---------------------------------------------------------------- steps
 
@@ -85,25 +89,48 @@ class DurableContext(Recording):
         At least once, recorded exactly once. Fails as `StepFailed` when the retry policy gives up.
         """
         name, fn, args = _call(call)
-        policy = policy_of(fn)
-        key = self._key(name or policy.name or _name_of(fn))
-        limit = policy.timeout if timeout is None else _seconds(timeout)
-        lane = lane or policy.lane or lane_of(fn, limit)
-        failed = None
-        if lane == "loop" and limit is None and self._replay is None and self._parking.free_to_act:
+        traits = traits_of(fn)
+        key = self._key(name or traits.name)
+        parking = self._parking
+        limit = traits.timeout if timeout is None else _seconds(timeout)
+        simple = lane is None and limit is None and traits.on_loop
+        if not simple or self._replay is not None or not parking.free_to_act:
+            where = lane or traits.lane or lane_of(fn, limit)
+            return await self._step_anyhow(key, fn, args, kwargs, retry or traits.retry, limit, where)
+        # The hot path, the first attempt of an async step: no timer, no task, no thread, no layer in between.
+        parking.busy += 1
+        try:
+            began = monotonic()
+            if began > self._services.gate.closes_at:
+                await self._wait_at_gate()
+            info = StepInfo(self.run_id, self.task_id, key, 1, self.say_from_step)
+            if faults.armed:
+                faults.point("step.before", info)
+            token = current.set(info)
             try:
-                return await self._step_now(key, fn, args, kwargs)
-            except RecordRefused:
+                value = await fn(*args, **kwargs)
+            finally:
+                current.reset(token)
+            if faults.armed:
+                faults.point("step.after", info)
+            data = codec.encode(value, self._most)
+            pos = self._pos
+            took = int((monotonic() - began) * 1000)
+            await self._hand_in("step", key, self.sealed(data) if self._sealing else data, None, took)
+            if self._open_transactions or parking.phase is not _LIVE:
+                await self._in_turn(pos)
+        except Exception as exc:
+            if isinstance(exc, RecordRefused):
+                parking.done()
                 raise
-            except Exception as exc:
-                failed = exc
-
-        async def perform(attempt: int) -> Any:
-            began = time.monotonic()
-            value = await self._attempt(key, attempt, fn, args, kwargs, limit, lane)
-            return await self.record_value("step", key, value, int((time.monotonic() - began) * 1000))
-
-        return await self._with_retries(key, retry or policy.retry, perform, failed)
+            failed = exc
+        except BaseException:
+            parking.done()
+            raise
+        else:
+            parking.done()
+            return value if type(value) in codec.PLAIN else codec.decode(data)
+        return await self._step_anyhow(key, fn, args, kwargs, retry or traits.retry, None, "loop", failed)
 
     async def transaction(self, *call: Any, retry: RetryPolicy | None = None, **kwargs: Any) -> Any:
         """Run `fn(connection, *args)`: what it writes commits together with the step's record, exactly once.
@@ -112,15 +139,15 @@ class DurableContext(Recording):
         runtime's own database is covered.
         """
         name, fn, args = _call(call)
-        policy = policy_of(fn)
-        key = self._key(name or policy.name or _name_of(fn))
+        traits = traits_of(fn)
+        key = self._key(name or traits.name)
 
         async def perform(attempt: int) -> Any:
             await self._wait_at_gate()
             info = StepInfo(self.run_id, self.task_id, key, attempt, self.say_from_step)
             return await self._services.transactions.run(self, info, fn, args, kwargs)
 
-        return await self._with_retries(key, retry or policy.retry, perform)
+        return await self._with_retries(key, retry or traits.retry, perform)
 
     async def at_most_once(self, *call: Any, confirm: Callable[..., Any] | None = None, **kwargs: Any) -> Any:
         """Run a step that must never run twice. Its intent is recorded first.
@@ -129,7 +156,7 @@ class DurableContext(Recording):
         confirm, or when it does not know, the run waits for a person (`durable runs decide`).
         """
         name, fn, args = _call(call)
-        key = self._key(name or policy_of(fn).name or _name_of(fn))
+        key = self._key(name or traits_of(fn).name)
         decided: Ran | NotRun | StepUncertain | None = None
         while (record := await self._recorded(key, ("intent", "step", "failed"))) is not None:
             if record.kind == "step":
@@ -308,36 +335,25 @@ class DurableContext(Recording):
 
     # ---------------------------------------------------------------- inside
 
-    async def _step_now(self, key: str, fn: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-        """The hot path, the first attempt of an async step: no timer, no task, no thread, no layer in between."""
-        parking = self._parking
-        info = StepInfo(self.run_id, self.task_id, key, 1, self.say_from_step)
-        parking.busy += 1
-        try:
-            if self._services.gate.closed:
-                await self._wait_at_gate()
-            if faults.armed:
-                faults.point("step.before", info)
-            began = time.monotonic()
-            token = current.set(info)
-            try:
-                value = await fn(*args, **kwargs)
-            finally:
-                current.reset(token)
-            if faults.armed:
-                faults.point("step.after", info)
-            data = codec.encode(value, self._most)
-            pos = self._pos
-            await self._hand_in("step", key, self.sealed(data), None, int((time.monotonic() - began) * 1000))
-            if self._open_transactions or parking.phase is not _LIVE:
-                await self._in_turn(pos)
-        except BaseException as exc:
-            # A failure is still to be recorded: whoever does that ends the operation.
-            if not isinstance(exc, Exception) or isinstance(exc, RecordRefused):
-                parking.done()
-            raise
-        parking.done()
-        return codec.round_trip(value, data)
+    async def _step_anyhow(
+        self,
+        key: str,
+        fn: Callable[..., Any],
+        args: Any,
+        kwargs: Any,
+        retry: RetryPolicy,
+        limit: float | None,
+        lane: Lane,
+        failed: Exception | None = None,
+    ) -> Any:
+        """A step on any lane, at any time; `failed` is what its first attempt came to, if it was made already."""
+
+        async def perform(attempt: int) -> Any:
+            began = monotonic()
+            value = await self._attempt(key, attempt, fn, args, kwargs, limit, lane)
+            return await self.record_value("step", key, value, int((monotonic() - began) * 1000))
+
+        return await self._with_retries(key, retry, perform, failed)
 
     async def _wait_at_gate(self) -> None:
         """No step begins while the lease may be over; nor does one that was told to stop meanwhile."""
@@ -365,10 +381,10 @@ class DurableContext(Recording):
         return value
 
     async def _run_once(self, key: str, fn: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-        began = time.monotonic()
+        began = monotonic()
         try:
             value = await self._attempt(key, 1, fn, args, kwargs, None, None)
-            return await self.record_value("step", key, value, int((time.monotonic() - began) * 1000))
+            return await self.record_value("step", key, value, int((monotonic() - began) * 1000))
         except RecordRefused:
             raise
         except Exception as exc:
@@ -452,10 +468,6 @@ def _call(call: tuple[Any, ...]) -> tuple[str | None, Callable[..., Any], tuple[
     if not callable(call[0]):
         raise TypeError(f"{call[0]!r} is not a function; a step is ctx.step(fn, *args)")
     return None, call[0], call[1:]
-
-
-def _name_of(fn: Callable[..., Any]) -> str:
-    return getattr(fn, "__name__", None) or type(fn).__name__
 
 
 def _seconds(duration: Seconds) -> float:

@@ -14,13 +14,14 @@ import os
 import pickle
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any
+from typing import Any, NamedTuple
 
 from pebble import ProcessPool
 
 from durable.redaction import everywhere
+from durable.retry import RetryPolicy
 from durable.runlog import RunLog
-from durable.workflow import Lane
+from durable.workflow import Lane, policy_of
 
 Effects = dict[str, list[dict[str, Any]]]
 
@@ -167,6 +168,32 @@ def is_async(fn: Callable[..., Any]) -> bool:
     """Whether calling it gives a coroutine, also for objects with an async `__call__`."""
     # B004 is about asking whether something can be called; this asks what kind of call it is.
     return inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(getattr(fn, "__call__", None))  # noqa: B004
+
+
+class Traits(NamedTuple):
+    """What is known of a step function before it is called."""
+
+    name: str
+    retry: RetryPolicy
+    timeout: float | None
+    lane: Lane | None
+    on_loop: bool  # by itself, and without a timeout: nothing but the loop is needed
+
+
+def traits_of(fn: Callable[..., Any]) -> Traits:
+    try:
+        return _traits_of(fn)
+    except TypeError:
+        # A callable object that cannot be hashed cannot be remembered either.
+        return _traits_of.__wrapped__(fn)
+
+
+@functools.lru_cache(maxsize=1024)
+def _traits_of(fn: Callable[..., Any]) -> Traits:
+    policy = policy_of(fn)
+    name = policy.name or getattr(fn, "__name__", None) or type(fn).__name__
+    on_loop = policy.timeout is None and (policy.lane or _lane_of.__wrapped__(fn, None)) == "loop"
+    return Traits(name, policy.retry, policy.timeout, policy.lane, on_loop)
 
 
 def lane_of(fn: Callable[..., Any], timeout: float | None) -> Lane:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
 from durable.clock import Clock
-from durable.codec import Codec, referenced
+from durable.codec import Codec, PlainCodec, referenced
 from durable.gate import Gate
 from durable.journal import Record
 from durable.lanes import Lanes
@@ -43,8 +44,11 @@ class Services:
         writers: list[JournalWriter],
         library: Library | None = None,
     ):
+        # Asked for once: for the running loop the interpreter asks the system who it is, every time.
+        self.loop = asyncio.get_running_loop()
         self.settings = settings
         self.codec = codec
+        self.sealing = not isinstance(codec, PlainCodec)
         self.clock = clock
         self.gate = gate
         self.lanes = lanes
