@@ -39,9 +39,6 @@ class Host(Protocol):
     def parked(self, run: TaskRun) -> None:
         """It waits, and may be resumed from memory."""
 
-    def ended(self, run: TaskRun) -> None:
-        """Its end is committed."""
-
 
 class TaskRun:
     """A task in this process. It may park and be resumed by a later claim."""
@@ -200,6 +197,7 @@ class TaskRun:
         # Branches that the workflow left behind, or that nobody waited for, end with it.
         self.parking.kill()
         entry = Entry(self.task_id, self._ended)
+        entry.run_ends = self.claimed.parent_id is None
         entry.end = {
             "t": self.task_id, "e": self.parking.epoch, "a": self.parking.started,
             "m": (context is not None and context.spawned) or bool(self.parking.registered), **end,
@@ -211,11 +209,11 @@ class TaskRun:
         if error is None:
             faults.point("end.after")
             self._host.gone(self)
-            self._host.ended(self)
             return
         # The store cannot hold the result: the run fails, and says why.
         log.error("a result was refused by the store", task=self.task_id, error=str(error))
         entry = Entry(self.task_id, self._gone)
+        entry.run_ends = self.claimed.parent_id is None
         entry.end = {
             "t": self.task_id,
             "e": self.parking.epoch,

@@ -12,7 +12,7 @@ create or replace function durable.flush(
   _journal  json,    -- [{r run, t task, p pos, e epoch, k kind, n name, f frame, b body, m ms}]
   _ends     json,    -- [{t task, e epoch, s state, r result, x error, a started, m more}]
   _parks    json,    -- [{t task, e epoch, w wakes, u until, a started, s stop heeded}]
-  _effects  json,    -- {values, spawns, events, waits, consumed, expired, gives, wakes, cancels, logs, progress}
+  _effects  json,    -- {values, spawns, events, waits, consumed, expired, gives, wakes, cancels, done, logs, progress}
   _claim_n  int,
   _claim    json,    -- [{line, prio, at}]
   _alone    boolean
@@ -201,6 +201,10 @@ begin
     )
     select array_agg(g.shard) into _some from g;
     shards := shards || _some;
+  end if;
+  if _do -> 'done' is not null then
+    -- Few ends at a time: whoever waits for them hears of it with the commit itself.
+    perform pg_notify('durable_done', _do ->> 'done');
   end if;
   if _do -> 'logs' is not null then
     insert into durable.log (run_id, task_id, id, at, level, step, message, fields)

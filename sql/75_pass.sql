@@ -1,6 +1,7 @@
 -- The pass: signals and timers, applied by whoever comes first. Passes of one shard are serial.
 
--- pass: apply the signals of some shards, fire due timers, then claim for this worker what became ready.
+-- pass: apply the signals of some shards, fire due timers, then claim for this worker what became ready. By key only, as
+-- for flush: the planner's settings are those of the worker's session.
 -- Answers [now, claimed, told, lines made ready, more to do, shards signalled, next timer].
 create or replace function durable.pass(
   _worker   uuid,
@@ -14,7 +15,7 @@ create or replace function durable.pass(
   _limit    int default 500
 ) returns json
 language plpgsql
-set lock_timeout = '250ms' set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off
+set lock_timeout = '250ms'
 as $$
 declare
   _now     timestamptz := durable.now();
@@ -35,6 +36,8 @@ begin
     _more := _more or _again;
   end if;
   foreach _shard in array _shards loop
+    -- One look into an index instead of a lock: a signal that commits after it brings a hint of its own.
+    continue when not exists (select from durable.signal g where g.shard = _shard);
     select a.lines, a.more into _some, _again from durable.apply_signals(_shard, _now, _limit) a;
     _lines := _lines || _some;
     _more := _more or _again;

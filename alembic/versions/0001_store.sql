@@ -740,7 +740,7 @@ create or replace function durable.flush(
   _journal  json,    -- [{r run, t task, p pos, e epoch, k kind, n name, f frame, b body, m ms}]
   _ends     json,    -- [{t task, e epoch, s state, r result, x error, a started, m more}]
   _parks    json,    -- [{t task, e epoch, w wakes, u until, a started, s stop heeded}]
-  _effects  json,    -- {values, spawns, events, waits, consumed, expired, gives, wakes, cancels, logs, progress}
+  _effects  json,    -- {values, spawns, events, waits, consumed, expired, gives, wakes, cancels, done, logs, progress}
   _claim_n  int,
   _claim    json,    -- [{line, prio, at}]
   _alone    boolean
@@ -929,6 +929,10 @@ begin
     )
     select array_agg(g.shard) into _some from g;
     shards := shards || _some;
+  end if;
+  if _do -> 'done' is not null then
+    -- Few ends at a time: whoever waits for them hears of it with the commit itself.
+    perform pg_notify('durable_done', _do ->> 'done');
   end if;
   if _do -> 'logs' is not null then
     insert into durable.log (run_id, task_id, id, at, level, step, message, fields)
@@ -1341,7 +1345,8 @@ language sql immutable as $$
 $$;
 -- The pass: signals and timers, applied by whoever comes first. Passes of one shard are serial.
 
--- pass: apply the signals of some shards, fire due timers, then claim for this worker what became ready.
+-- pass: apply the signals of some shards, fire due timers, then claim for this worker what became ready. By key only, as
+-- for flush: the planner's settings are those of the worker's session.
 -- Answers [now, claimed, told, lines made ready, more to do, shards signalled, next timer].
 create or replace function durable.pass(
   _worker   uuid,
@@ -1355,7 +1360,7 @@ create or replace function durable.pass(
   _limit    int default 500
 ) returns json
 language plpgsql
-set lock_timeout = '250ms' set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off
+set lock_timeout = '250ms'
 as $$
 declare
   _now     timestamptz := durable.now();
@@ -1376,6 +1381,8 @@ begin
     _more := _more or _again;
   end if;
   foreach _shard in array _shards loop
+    -- One look into an index instead of a lock: a signal that commits after it brings a hint of its own.
+    continue when not exists (select from durable.signal g where g.shard = _shard);
     select a.lines, a.more into _some, _again from durable.apply_signals(_shard, _now, _limit) a;
     _lines := _lines || _some;
     _more := _more or _again;
