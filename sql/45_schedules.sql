@@ -89,3 +89,30 @@ create table if not exists durable.schedule_note (
 );
 create index if not exists schedule_note_of on durable.schedule_note (workflow, at);
 create index if not exists schedule_note_age on durable.schedule_note (at);
+
+-- ---------------------------------------------------------------- slots
+
+-- slot_free: a cap has a slot to spare and nobody in line. A schedule that waits is looked at now; a backfill is told.
+-- False: its row is locked, so whoever has it may have counted before; ask again. Locks: the schedule (skip locked).
+create or replace function durable.slot_free(_cap text, _now timestamptz) returns boolean
+language plpgsql as $$
+declare
+  _workflow text := substr(_cap, 3);
+begin
+  if left(_cap, 1) = 'b' then
+    perform pg_notify('durable_schedule', _cap);
+    return true;
+  end if;
+  -- Without a look at `waiting`: what a look that goes on will write there cannot be seen yet.
+  perform from durable.schedule s where s.workflow = _workflow for update skip locked;
+  if not found then
+    return not exists (select from durable.schedule s where s.workflow = _workflow);
+  end if;
+  update durable.schedule s set next_at = _now
+  where s.workflow = _workflow and s.waiting is not null and s.state = 'active' and coalesce(s.next_at > _now, true);
+  if found then
+    perform pg_notify('durable_schedule', _workflow);
+  end if;
+  return true;
+end
+$$;
