@@ -196,19 +196,36 @@ begin
 end
 $$;
 
--- check_input: the keys of an input against the parameters that the workflow was registered with.
+-- check_input: refuse an input that does not fit the parameters that the workflow was registered with.
 create or replace function durable.check_input(_workflow text, _input json) returns void
 language plpgsql as $$
 declare
   _params json := (select w.params from durable.workflow w where w.name = _workflow);
-  _wrong  text;
+  _fault  text;
 begin
   if json_typeof(_input) <> 'object' then
     perform durable.refuse('DU013', format('input of %L is not a JSON object but %s', _workflow, json_typeof(_input)),
       'Pass the workflow''s arguments by name, for example {"order_id": 42}.');
   end if;
+  _fault := durable.input_fault(_params, _input);
+  if _fault is not null then
+    perform durable.refuse('DU013', format('wrong arguments for %L: %s', _workflow, _fault),
+      format('Required: %s. Optional: %s.', _params -> 'required', _params -> 'optional'));
+  end if;
+end
+$$;
+
+-- input_fault: what is wrong with the keys of an input; null where it fits or the workflow takes anything.
+create or replace function durable.input_fault(_params json, _input json) returns text
+language plpgsql immutable as $$
+declare
+  _wrong text;
+begin
+  if json_typeof(_input) is distinct from 'object' then
+    return format('not a JSON object but %s', coalesce(json_typeof(_input), 'nothing'));
+  end if;
   if _params ->> 'required' is null then
-    return;
+    return null;
   end if;
   select string_agg(format('missing %L', n), ', ') into _wrong
   from json_array_elements_text(_params -> 'required') n where _input -> n is null;
@@ -217,10 +234,7 @@ begin
     where k not in (select json_array_elements_text(_params -> 'required')
                     union all select json_array_elements_text(_params -> 'optional'));
   end if;
-  if _wrong is not null then
-    perform durable.refuse('DU013', format('wrong arguments for %L: %s', _workflow, _wrong),
-      format('Required: %s. Optional: %s.', _params -> 'required', _params -> 'optional'));
-  end if;
+  return _wrong;
 end
 $$;
 
