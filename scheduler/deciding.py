@@ -341,7 +341,7 @@ def _decide_continuous(rule: Rule, facts: Facts) -> Decision:
     again = facts.now + FALLBACK
     if rule.depends_on_past and facts.past not in (None, "open", "succeeded"):
         return Decision(cursor=rule.cursor, next_at=again, waiting=PAST_FAILED)
-    if facts.active >= (facts.slots or 1):
+    if facts.active >= 1:
         return Decision(cursor=rule.cursor, next_at=again, waiting=PAST_OPEN)
     # After a clock that went back: never an instant that was a tick before.
     at = facts.now if rule.cursor is None else max(facts.now, rule.cursor + timedelta(milliseconds=1))

@@ -125,6 +125,7 @@ $$;
 create or replace view durable.schedule_fact as
 select s.*, w.params, w.version as current_version, c.active_cap,
        case when c.active_cap <> '' then 1 else coalesce(case when o.held then 0 else o.slots end, w.max_active_runs) end as slots,
+       o.slots as own_slots,
        (select count(*) from durable.hold h where h.cap_key = k.key)::int
        + (select count(*) from durable.cap_queue q where q.cap_key = k.key)::int as active,
        case when s.depends_on_past then (
@@ -260,11 +261,18 @@ begin
 end
 $$;
 
--- next_look: in how many seconds the first schedule is to be looked at; null: none is.
-create or replace function durable.next_look() returns double precision
+-- next_look: when the first schedule is to be looked at; null: none is.
+create or replace function durable.next_look() returns timestamptz
 language sql stable as $$
-  select extract(epoch from s.next_at - durable.now())::double precision from durable.schedule s
+  select s.next_at from durable.schedule s
   where s.next_at is not null and not s.paused and s.state = 'active' order by s.next_at limit 1
+$$;
+
+-- look_earlier: schedules whose next tick comes sooner than was thought. Locks: their rows.
+create or replace function durable.look_earlier(_looks json) returns void
+language sql as $$
+  update durable.schedule s set next_at = x.at from json_to_recordset(_looks) as x (workflow text, at timestamptz)
+  where s.workflow = x.workflow and s.next_at > x.at
 $$;
 
 -- note_clock: the database's clock was moved, as a scheduler has seen it on its own. One line, however many see it.
@@ -298,7 +306,7 @@ begin
     version, since, next_at, by, changed_at)
   values (_x.workflow, _x.cron, make_interval(secs => _x.every), _x.timezone, _x.start_date, _x.end_date, _x.catchup,
     make_interval(secs => _x.catchup_window), _x.overlap, make_interval(secs => _x.jitter), make_interval(secs => _x.deadline),
-    _x.on_deadline, _x.depends_on_past, _x.inputs, _x.queue, _x.prio, _x.tags, _x.paused,
+    _x.on_deadline, _x.depends_on_past, _x.inputs, _x.queue, _x.prio, nullif(_x.tags, '{}'), _x.paused,
     case when _x.paused then _x.by end, case when _x.paused then _now end, _x.definition, _x.version, _x.since, _now, _x.by, _now)
   on conflict (workflow) do update
     set cron = excluded.cron, every = excluded.every, timezone = excluded.timezone, start_date = excluded.start_date,
