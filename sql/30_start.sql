@@ -60,30 +60,39 @@ begin
 end
 $$;
 
--- place: new tasks, each ready, delayed or queued for a slot. Answers with the lines that became ready.
+-- place: new tasks, each ready, delayed or queued for a slot. Answers with the lines that became ready. active_cap: a cap
+-- of its own instead of the workflow's max_active_runs; empty: none.
 create or replace function durable.place(_tasks json, _now timestamptz) returns int[]
 language plpgsql as $$
 declare
-  _capped  int[];
+  _active  int[];
+  _other   int[];
+  _owned   boolean;
   _lines   int[];
   _current json;
 begin
   _current := (
     select json_object_agg(l.line, w.version) from durable.line l join durable.workflow w on w.name = l.workflow
     where l.line in (select distinct x.line from json_to_recordset(_tasks) as x (line int)) and w.version is not null);
-  _capped := array(
-    select l.line from durable.line l join durable.workflow w on w.name = l.workflow
-    where l.line in (select distinct x.line from json_to_recordset(_tasks) as x (line int))
-      and coalesce(w.max_active_runs, w.max_running, w.max_active_per_key, w.max_running_per_key) is not null);
+  select coalesce(array_agg(l.line) filter (where coalesce(w.max_active_runs, k.slots) is not null), '{}'),
+         coalesce(array_agg(l.line) filter (
+           where coalesce(w.max_running, w.max_active_per_key, w.max_running_per_key) is not null), '{}')
+  into _active, _other
+  from durable.line l join durable.workflow w on w.name = l.workflow
+  left join durable.cap k on k.cap_key = 'a:' || w.name
+  where l.line in (select distinct x.line from json_to_recordset(_tasks) as x (line int));
+  _owned := exists (select from json_to_recordset(_tasks) as x (active_cap text) where x.active_cap is not null);
 
   with s as materialized (
     select x.id, coalesce(x.run, x.id) as run, x.parent, x.line, coalesce(x.prio, 5)::smallint as prio,
            coalesce(x.epoch, 0) as epoch, greatest(x.at, _now) as at, x.deadline,
            coalesce(x.version, _current ->> x.line::text) as version, x.cap, x.tags,
            coalesce(x.input, '{}') as input,
-           case when x.at > _now then 'delayed' when x.line = any (_capped) then 'queued' else 'active' end as state
+           case when x.at > _now then 'delayed' when x.line = any (_other) then 'queued'
+                when x.active_cap is not null then case when x.active_cap = '' then 'active' else 'queued' end
+                when x.line = any (_active) then 'queued' else 'active' end as state
     from json_to_recordset(_tasks) as x (id uuid, run uuid, parent uuid, line int, prio int, epoch int, at timestamptz,
-         deadline double precision, version text, cap text, tags text[], input json)
+         deadline double precision, version text, cap text, tags text[], active_cap text, input json)
   ), t as (
     insert into durable.task (task_id, run_id, parent_id, line, state, prio, epoch, ready_at, wake_at, created_at,
                               deadline_at, version, cap_key, tags, input)
@@ -105,9 +114,13 @@ begin
   )
   select array_agg(distinct s.line) filter (where s.state = 'active') into _lines from s;
 
-  if _capped <> '{}' then
-    perform durable.want_slots(array(
-      select x.id from json_to_recordset(_tasks) as x (id uuid, line int) where x.line = any (_capped)), _now);
+  if _owned or _active <> '{}' or _other <> '{}' then
+    perform durable.want_slots(
+      array(select x.id from json_to_recordset(_tasks) as x (id uuid, line int, active_cap text)
+            where x.line = any (_active || _other) or x.active_cap <> ''),
+      _now,
+      case when _owned then (select json_object_agg(x.id, x.active_cap)
+                             from json_to_recordset(_tasks) as x (id uuid, active_cap text)) end);
   end if;
   return _lines;
 end
