@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from datetime import UTC, datetime, timedelta, tzinfo
+from functools import lru_cache
 from typing import Literal
 from zoneinfo import ZoneInfo
 
@@ -61,9 +62,7 @@ class Timetable(ABC):
             return Once(max((moment for moment in (start_date, since) if moment), default=None))
         if cron == CONTINUOUS:
             return Continuous()
-        if fault := cron_fault(cron):
-            raise ValueError(fault)
-        rule = _rule(WallTimes(cron), ZoneInfo(zone) if isinstance(zone, str) else zone)
+        rule = _rule(_times(cron), ZoneInfo(zone) if isinstance(zone, str) else zone)
         return rule if start_date is None else From(rule, start_date)
 
     def next_after(self, instant: datetime) -> datetime | None:
@@ -205,6 +204,14 @@ class RealHours(_Cron):
         local = self._local(before)
         moment = self._times.after(local)
         return None if moment is None else before + (moment - local)
+
+
+# Reading an expression costs some milliseconds, and a service asks for the same ones again and again.
+@lru_cache(maxsize=4096)
+def _times(cron: str) -> WallTimes:
+    if fault := cron_fault(cron):
+        raise ValueError(fault)
+    return WallTimes(cron)
 
 
 def _rule(times: WallTimes, zone: tzinfo) -> Timetable:

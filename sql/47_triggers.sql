@@ -186,6 +186,16 @@ begin
 end
 $$;
 
+-- triggers: one trigger or all, with how many events are in no run yet.
+create or replace function durable.triggers(_workflow text default null)
+returns table (workflow text, events text[], mode text, per text, timezone text, inputs json, queue text, prio smallint,
+               tags text[], paused boolean, pause_note text, since timestamptz, by text, changed_at timestamptz, waiting bigint)
+language sql stable as $$
+  select t.workflow, t.events, t.mode, t.per, t.timezone, t.inputs, t.queue, t.prio, t.tags, t.paused, t.pause_note, t.since,
+         t.by, t.changed_at, (select count(*) from durable.trigger_event e where e.workflow = t.workflow)
+  from durable.trigger t where _workflow is null or t.workflow = _workflow order by t.workflow
+$$;
+
 -- add_note: a line of a workflow's history.
 create or replace function durable.add_note(
   _workflow text, _kind text, _by text, _note text,
@@ -200,7 +210,7 @@ $$;
 
 -- catch_events: put the events of a pass aside for the triggers that ask for them. A signal that goes on with the
 -- waiters of an event names a task: that event was here before. Only reads triggers, only inserts.
-create or replace function durable.catch_events(_batch durable.signal[]) returns void
+create or replace function durable.catch_events(_batch durable.signal[], _now timestamptz) returns void
 language plpgsql as $$
 begin
   if not exists (select from durable.trigger) then
@@ -210,7 +220,8 @@ begin
   select t.workflow, e.event_id, e.name, e.emitted_at, e.payload, f.fits
   from unnest(_batch) b
   join durable.event e on e.name = b.name and e.event_id = b.id
-  join durable.trigger t on t.since <= e.emitted_at
+  -- Where the clock went back behind the setting of a trigger, time cannot tell what came before it.
+  join durable.trigger t on t.since <= e.emitted_at or t.since > _now
   cross join lateral (select durable.fits_of(t.likes, e.name)) f (fits)
   where b.kind = 'event' and b.task_id is null and f.fits <> '{}'
   on conflict do nothing;
@@ -347,12 +358,12 @@ begin
          join durable.trigger_event e on e.workflow = _t.workflow and e.event_id = (v ->> 'id')::uuid), _fault));
     end if;
   end loop;
-  return case when _rows <> '{}' then array_to_json(_rows) end;
+  return case when cardinality(_rows) > 0 then array_to_json(_rows) end;
 end
 $$;
 
--- triggered_input: the trigger's own inputs, then what the workflow can take of the event's name and interval, then the
--- payload; of several events each payload under its name. A sealed payload goes as it is: nobody here can open it.
+-- triggered_input: what the workflow can take of the event's name and interval, over it the trigger's own inputs, and
+-- the payload over both; of several events each payload under its name. A sealed payload goes as it is: nobody here can open it.
 create or replace function durable.triggered_input(_t durable.trigger, _params json, _fire json) returns json
 language plpgsql stable as $$
 declare
@@ -366,7 +377,7 @@ begin
   _offered := case when _fire ->> 'end' is not null
     then durable.interval_inputs((_fire ->> 'start')::timestamptz, (_fire ->> 'end')::timestamptz) else '{}' end;
   if _t.mode = 'all' then
-    return durable.merged(_t.inputs, durable.offered(_params, durable.merged(_offered, json_build_object('events', _events))));
+    return durable.merged(durable.offered(_params, durable.merged(_offered, json_build_object('events', _events))), _t.inputs);
   end if;
   select e.* into _first from durable.trigger_event e
   where e.workflow = _t.workflow and e.event_id = (_fire -> 'events' -> 0 ->> 'id')::uuid;
@@ -374,7 +385,7 @@ begin
     return _first.payload;
   end if;
   _offered := durable.merged(_offered, json_build_object('event_name', _first.name, 'event_id', _first.event_id));
-  return durable.merged(durable.merged(_t.inputs, durable.offered(_params, _offered)), _first.payload);
+  return durable.merged(durable.merged(durable.offered(_params, _offered), _t.inputs), _first.payload);
 end
 $$;
 
@@ -382,7 +393,7 @@ $$;
 create or replace function durable.iso(_at timestamptz) returns text
 language sql stable as $$
   select to_char(_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS'
-                 || case when date_trunc('second', _at) <> _at then '.US' else '' end || '"+00:00"')
+                 || case when date_trunc('second', _at) <> _at then '.US' else '' end || '"Z"')
 $$;
 
 -- interval_inputs: a data interval as a run's inputs have it.
