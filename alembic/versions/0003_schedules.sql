@@ -235,7 +235,8 @@ begin
     from json_to_recordset(_ticks) as x (workflow text, run uuid, queue text, prio int, version text, tags json,
          active_cap text, input json)
     join durable.workflow w on w.name = x.workflow
-    where x.run = any (_made)))
+    -- Nearly always it is all of them: no search through a long list then.
+    where cardinality(_made) = json_array_length(_ticks) or x.run = any (_made)))
   where _made <> '{}';
   return _made;
 end

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from durable import faults
 from scheduler.service import Scheduler
+from scheduler.store import TickLooks
 
 _forks = multiprocessing.get_context("forkserver")
 _forks.set_forkserver_preload(["tests.scheduler.scheduler_process"])
@@ -22,6 +23,7 @@ class Order(NamedTuple):
     log: str
     fault: str | None
     fallback: float
+    batch: int
 
 
 class SchedulerProcess:
@@ -30,6 +32,10 @@ class SchedulerProcess:
     def __init__(self, order: Order):
         self._process = _forks.Process(target=serve, args=(order,), daemon=True)
         self._process.start()
+
+    @property
+    def alive(self) -> bool:
+        return self._process.is_alive()
 
     def kill(self) -> None:
         """-9, and wait until it is gone."""
@@ -52,7 +58,7 @@ def serve(order: Order) -> None:
 
 
 async def _serve(order: Order) -> None:
-    scheduler = Scheduler(order.dsn, fallback=order.fallback)
+    scheduler = Scheduler(order.dsn, [TickLooks(batch=order.batch)], fallback=order.fallback)
     scheduler.stop_on_signals()
     await scheduler.run()
 
