@@ -29,6 +29,10 @@ POINTS = (
     "end.after",
     "transaction.before",
     "transaction.after",
+    "look.before",
+    "look.decided",
+    "look.applied",
+    "look.after",
 )
 
 

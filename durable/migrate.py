@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from alembic.config import Config
 
 # The version that this program works with; a test compares it with the newest migration.
-HEAD = "0002"
+HEAD = "0003"
 
 # One migrator at a time, whoever starts it.
 _LOCK = 1146442306

@@ -284,6 +284,47 @@ class WorkflowBuilder:
         self._whole.set_max_active_runs(count)
         return self
 
+    def set_every(self, every: timedelta) -> Self:
+        """Run at a fixed distance instead of by a cron expression."""
+        self._whole.every = every
+        return self
+
+    def set_timezone(self, timezone: str) -> Self:
+        """Whose clock the cron expression means, such as Europe/Berlin."""
+        self._whole.timezone = timezone
+        return self
+
+    def set_end_date(self, end_date: datetime) -> Self:
+        """Run by the schedule until then."""
+        self._whole.end_date = end_date
+        return self
+
+    def set_catchup_window(self, window: timedelta) -> Self:
+        """How far back missed runs are made up for."""
+        self._whole.catchup_window = window
+        return self
+
+    def set_overlap(self, overlap: Literal["queue", "skip", "cancel_old", "allow"]) -> Self:
+        """What becomes of a run that is due while max_active_runs are unfinished."""
+        self._whole.overlap = overlap
+        return self
+
+    def set_jitter(self, jitter: timedelta) -> Self:
+        """Spread starts over this long after their time."""
+        self._whole.jitter = jitter
+        return self
+
+    def set_depends_on_past(self, depends: bool = True) -> Self:
+        """Whether a run waits for the success of the one before it."""
+        self._whole.depends_on_past = depends
+        return self
+
+    def set_deadline(self, deadline: timedelta, on_deadline: str | None = None) -> Self:
+        """Raise an alert when a run has not ended so long after its time, and start `on_deadline` with it."""
+        self._whole.deadline = deadline
+        self._whole.on_deadline = on_deadline
+        return self
+
     def set_default_retry_policy(self, policy: RetryPolicy) -> Self:
         """The retry policy of tasks without one."""
         self._whole.set_default_retry_policy(policy)

@@ -10,9 +10,7 @@ import re
 from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, TypeAlias
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from highway_dsl.cron import cron_fault
 from highway_dsl.durations import time_of_day
 from highway_dsl.faults import Fault, Loc
 from highway_dsl.graph import Chain, Node, Scope, circles, enclosing_loops, scopes
@@ -27,6 +25,7 @@ from highway_dsl.operators import (
     WaitOperator,
     WhileOperator,
 )
+from highway_dsl.scheduling import schedule_faults
 from highway_dsl.values import value_fault
 
 if TYPE_CHECKING:
@@ -65,30 +64,13 @@ def _workflow(workflow: Workflow) -> Iterator[Fault]:
     if not workflow.name.isidentifier():
         hint = "letters, digits and underscores, not starting with a digit"
         yield Fault("name", f"'{workflow.name}' is no name for a workflow", ("name",), hint=hint)
-    wrong = cron_fault(workflow.schedule) if workflow.schedule is not None else None
-    if wrong:
-        yield Fault("cron", wrong, ("schedule",))
-    if workflow.timezone is not None and not _is_zone(workflow.timezone):
-        yield Fault(
-            "timezone",
-            f"there is no time zone '{workflow.timezone}'",
-            ("timezone",),
-            hint="such as Europe/Berlin",
-        )
+    yield from schedule_faults(workflow)
     bad_value = value_fault(workflow.variables)
     if bad_value:
         yield Fault("value", bad_value, ("variables",))
     start = workflow.start_task
     if start is not None and start not in workflow.tasks:
         yield _unknown(("start_task",), None, "start_task", start, list(workflow.tasks))
-
-
-def _is_zone(name: str) -> bool:
-    try:
-        ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError, OSError):
-        return False
-    return True
 
 
 def _operator(loc: Loc, task: BaseOperator) -> Iterator[Fault]:

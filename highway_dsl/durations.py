@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import re
 from datetime import date, datetime, time, timedelta
-from typing import TypeAlias
+from typing import Annotated, TypeAlias
 
-from pydantic import TypeAdapter
+from pydantic import BeforeValidator, TypeAdapter
 
 WaitFor: TypeAlias = timedelta | datetime | str
 
+_SHORT = re.compile(r"([0-9]{1,9})([smhdw])")
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _ISO_DURATION = re.compile(r"[-+]?P(?=[0-9T])[0-9.,YMWDTHS]*")
 _ISO_DATETIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}(?:[Tt ][0-9:.,]+(?:[Zz]|[-+][0-9:]+)?)?")
 _DURATION: TypeAdapter[timedelta] = TypeAdapter(timedelta)
@@ -41,6 +43,16 @@ class Duration:
     @staticmethod
     def weeks(n: float) -> timedelta:
         return timedelta(weeks=n)
+
+
+def read_span(value: object) -> object:
+    """A length of time in one unit (`90s`, `15m`, `2h`, `1d`, `1w`); anything else is left to pydantic."""
+    found = _SHORT.fullmatch(value) if isinstance(value, str) else None
+    return timedelta(**{_UNITS[found[2]]: int(found[1])}) if found else value
+
+
+# A length of time as people write it beside a cron expression.
+Span: TypeAlias = Annotated[timedelta, BeforeValidator(read_span)]
 
 
 def read_wait(value: object) -> WaitFor:

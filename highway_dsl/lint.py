@@ -10,6 +10,7 @@ from highway_dsl.check import Located, operators
 from highway_dsl.faults import Fault
 from highway_dsl.graph import Scope, scopes
 from highway_dsl.operators import WaitOperator
+from highway_dsl.scheduling import schedule_doubts
 
 if TYPE_CHECKING:
     from highway_dsl.workflow import Workflow
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 def lint(workflow: Workflow) -> list[Fault]:
     """The doubtful places of a valid workflow."""
     located = list(operators(workflow))
-    found = [*_start(workflow), *(fault for each in located for fault in _task(each))]
+    found = [*_start(workflow), *schedule_doubts(workflow), *(fault for each in located for fault in _task(each))]
     where = {task.task_id: loc for loc, task in reversed(located)}
     for scope in scopes(workflow.tasks):
         for kind, task_id, message, hint in _in_scope(scope, set(where)):

@@ -19,6 +19,7 @@ from pydantic import (
 
 from highway_dsl.canonical import canonical, content_hash
 from highway_dsl.document import Document, load
+from highway_dsl.durations import Span
 from highway_dsl.faults import Fault, invalid
 from highway_dsl.json_reader import read_json
 from highway_dsl.later import flattened
@@ -46,7 +47,8 @@ class Workflow(BaseModel):
     model_config = ConfigDict(ser_json_inf_nan="constants")
 
     LATER: ClassVar[tuple[str, ...]] = (
-        *("timezone", "end_date", "catchup_window", "overlap", "jitter", "deadline"),
+        *("every", "timezone", "end_date", "catchup_window", "overlap", "jitter", "depends_on_past"),
+        *("deadline", "on_deadline"),
         *("deadline_seconds", "deadline_action"),
     )
 
@@ -63,12 +65,15 @@ class Workflow(BaseModel):
     tags: list[str] = Field(default_factory=list)
     max_active_runs: int = Field(default=1, ge=1)
     default_retry_policy: RetryPolicy | None = None
+    every: Span | None = None
     timezone: str | None = None
     end_date: datetime | None = None
-    catchup_window: timedelta | None = Field(default=None, ge=timedelta(0))
+    catchup_window: Span | None = Field(default=None, gt=timedelta(0))
     overlap: Literal["queue", "skip", "cancel_old", "allow"] | None = None
-    jitter: timedelta | None = Field(default=None, ge=timedelta(0))
-    deadline: timedelta | None = Field(default=None, gt=timedelta(0))
+    jitter: Span | None = Field(default=None, ge=timedelta(0))
+    depends_on_past: bool = False
+    deadline: Span | None = Field(default=None, gt=timedelta(0))
+    on_deadline: str | None = None
     deadline_seconds: int | None = Field(default=None, gt=0)
     deadline_action: Literal["fail", "cancel"] = "fail"
 

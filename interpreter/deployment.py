@@ -66,14 +66,13 @@ class Loaded:
     def deployment(self) -> durable.Deployment:
         """What the store is given."""
         own = self.workflow
-        deadline = own.deadline.total_seconds() if own.deadline is not None else own.deadline_seconds
         return durable.Deployment(
             workflow=own.name,
             version=own.content_hash(),
             language=self.plan.language,
             source=self.source,
             plan=self.plan.to_json(),
-            settings={"max_active_runs": own.max_active_runs, "deadline": deadline},
+            settings={"max_active_runs": own.max_active_runs, "deadline": own.deadline_seconds},
         )
 
 

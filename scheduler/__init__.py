@@ -1,1 +1,1 @@
-"""Schedules: cron rules, ticks, catchup and backfill will stand here. Nothing schedules yet."""
+"""Schedules: when a workflow runs by itself, and the service that makes those runs."""

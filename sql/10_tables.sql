@@ -227,6 +227,14 @@ create table durable.cap_queue (
 );
 create index cap_queue_of on durable.cap_queue (task_id);
 
+-- Limits that stand apart from a workflow's own: of a backfill, of a schedule. One for the key of a workflow's cap goes
+-- before the workflow's. While it is held, nobody is admitted.
+create table durable.cap (
+  cap_key  text primary key,
+  slots    int check (slots > 0),
+  held     boolean not null default false
+);
+
 -- The same key returns the same id: runs by workflow, events by name. A key goes with its run or event.
 create table durable.once (
   scope       text not null,

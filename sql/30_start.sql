@@ -60,30 +60,39 @@ begin
 end
 $$;
 
--- place: new tasks, each ready, delayed or queued for a slot. Answers with the lines that became ready.
+-- place: new tasks, each ready, delayed or queued for a slot. Answers with the lines that became ready. active_cap: a cap
+-- of its own instead of the workflow's max_active_runs; empty: none.
 create or replace function durable.place(_tasks json, _now timestamptz) returns int[]
 language plpgsql as $$
 declare
-  _capped  int[];
+  _active  int[];
+  _other   int[];
+  _owned   boolean;
   _lines   int[];
   _current json;
 begin
   _current := (
     select json_object_agg(l.line, w.version) from durable.line l join durable.workflow w on w.name = l.workflow
     where l.line in (select distinct x.line from json_to_recordset(_tasks) as x (line int)) and w.version is not null);
-  _capped := array(
-    select l.line from durable.line l join durable.workflow w on w.name = l.workflow
-    where l.line in (select distinct x.line from json_to_recordset(_tasks) as x (line int))
-      and coalesce(w.max_active_runs, w.max_running, w.max_active_per_key, w.max_running_per_key) is not null);
+  select coalesce(array_agg(l.line) filter (where coalesce(w.max_active_runs, k.slots) is not null), '{}'),
+         coalesce(array_agg(l.line) filter (
+           where coalesce(w.max_running, w.max_active_per_key, w.max_running_per_key) is not null), '{}')
+  into _active, _other
+  from durable.line l join durable.workflow w on w.name = l.workflow
+  left join durable.cap k on k.cap_key = 'a:' || w.name
+  where l.line in (select distinct x.line from json_to_recordset(_tasks) as x (line int));
+  _owned := exists (select from json_to_recordset(_tasks) as x (active_cap text) where x.active_cap is not null);
 
   with s as materialized (
     select x.id, coalesce(x.run, x.id) as run, x.parent, x.line, coalesce(x.prio, 5)::smallint as prio,
            coalesce(x.epoch, 0) as epoch, greatest(x.at, _now) as at, x.deadline,
            coalesce(x.version, _current ->> x.line::text) as version, x.cap, x.tags,
            coalesce(x.input, '{}') as input,
-           case when x.at > _now then 'delayed' when x.line = any (_capped) then 'queued' else 'active' end as state
+           case when x.at > _now then 'delayed' when x.line = any (_other) then 'queued'
+                when x.active_cap is not null then case when x.active_cap = '' then 'active' else 'queued' end
+                when x.line = any (_active) then 'queued' else 'active' end as state
     from json_to_recordset(_tasks) as x (id uuid, run uuid, parent uuid, line int, prio int, epoch int, at timestamptz,
-         deadline double precision, version text, cap text, tags text[], input json)
+         deadline double precision, version text, cap text, tags text[], active_cap text, input json)
   ), t as (
     insert into durable.task (task_id, run_id, parent_id, line, state, prio, epoch, ready_at, wake_at, created_at,
                               deadline_at, version, cap_key, tags, input)
@@ -105,9 +114,13 @@ begin
   )
   select array_agg(distinct s.line) filter (where s.state = 'active') into _lines from s;
 
-  if _capped <> '{}' then
-    perform durable.want_slots(array(
-      select x.id from json_to_recordset(_tasks) as x (id uuid, line int) where x.line = any (_capped)), _now);
+  if _owned or _active <> '{}' or _other <> '{}' then
+    perform durable.want_slots(
+      array(select x.id from json_to_recordset(_tasks) as x (id uuid, line int, active_cap text)
+            where x.line = any (_active || _other) or x.active_cap <> ''),
+      _now,
+      case when _owned then (select json_object_agg(x.id, x.active_cap)
+                             from json_to_recordset(_tasks) as x (id uuid, active_cap text)) end);
   end if;
   return _lines;
 end
@@ -183,19 +196,36 @@ begin
 end
 $$;
 
--- check_input: the keys of an input against the parameters that the workflow was registered with.
+-- check_input: refuse an input that does not fit the parameters that the workflow was registered with.
 create or replace function durable.check_input(_workflow text, _input json) returns void
 language plpgsql as $$
 declare
   _params json := (select w.params from durable.workflow w where w.name = _workflow);
-  _wrong  text;
+  _fault  text;
 begin
   if json_typeof(_input) <> 'object' then
     perform durable.refuse('DU013', format('input of %L is not a JSON object but %s', _workflow, json_typeof(_input)),
       'Pass the workflow''s arguments by name, for example {"order_id": 42}.');
   end if;
+  _fault := durable.input_fault(_params, _input);
+  if _fault is not null then
+    perform durable.refuse('DU013', format('wrong arguments for %L: %s', _workflow, _fault),
+      format('Required: %s. Optional: %s.', _params -> 'required', _params -> 'optional'));
+  end if;
+end
+$$;
+
+-- input_fault: what is wrong with the keys of an input; null where it fits or the workflow takes anything.
+create or replace function durable.input_fault(_params json, _input json) returns text
+language plpgsql immutable as $$
+declare
+  _wrong text;
+begin
+  if json_typeof(_input) is distinct from 'object' then
+    return format('not a JSON object but %s', coalesce(json_typeof(_input), 'nothing'));
+  end if;
   if _params ->> 'required' is null then
-    return;
+    return null;
   end if;
   select string_agg(format('missing %L', n), ', ') into _wrong
   from json_array_elements_text(_params -> 'required') n where _input -> n is null;
@@ -204,10 +234,7 @@ begin
     where k not in (select json_array_elements_text(_params -> 'required')
                     union all select json_array_elements_text(_params -> 'optional'));
   end if;
-  if _wrong is not null then
-    perform durable.refuse('DU013', format('wrong arguments for %L: %s', _workflow, _wrong),
-      format('Required: %s. Optional: %s.', _params -> 'required', _params -> 'optional'));
-  end if;
+  return _wrong;
 end
 $$;
 

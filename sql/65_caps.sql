@@ -1,34 +1,39 @@
 -- Caps: how many runs of a workflow, or of one key of it, may be active or running. Exact: a slot is a row
--- with a unique number. Cap keys: a:/A: active (workflow/key), r:/R: running.
+-- with a unique number. Cap keys: a:/A: active (workflow/key), r:/R: running; b: of a backfill, s: of a schedule whose
+-- workflow has no cap: both active.
 
--- caps_of: the cap keys that a task of this line and key falls under.
-create or replace function durable.caps_of(_line int, _key text) returns text[]
+-- caps_of: the cap keys that a task of this line and key falls under. _own stands for max_active_runs; empty: none.
+create or replace function durable.caps_of(_line int, _key text, _own text default null) returns text[]
 language sql stable as $$
   select array_remove(array[
-    case when w.max_active_runs is not null then 'a:' || w.name end,
+    case when _own is not null then nullif(_own, '') when coalesce(w.max_active_runs, k.slots) is not null then 'a:' || w.name end,
     case when w.max_active_per_key is not null and _key is not null then 'A:' || w.name || chr(31) || _key end,
     case when w.max_running is not null then 'r:' || w.name end,
     case when w.max_running_per_key is not null and _key is not null then 'R:' || w.name || chr(31) || _key end], null)
-  from durable.line l join durable.workflow w on w.name = l.workflow where l.line = _line
+  from durable.line l join durable.workflow w on w.name = l.workflow
+  left join durable.cap k on k.cap_key = 'a:' || w.name
+  where l.line = _line
 $$;
 
 create or replace function durable.cap_limit(_cap text) returns int
 language sql stable as $$
-  select case left(_cap, 1) when 'a' then w.max_active_runs when 'A' then w.max_active_per_key
-                            when 'r' then w.max_running else w.max_running_per_key end
-  from durable.workflow w where w.name = split_part(substr(_cap, 3), chr(31), 1)
+  select coalesce((select case when c.held then 0 else c.slots end from durable.cap c where c.cap_key = _cap),
+    (select case left(_cap, 1) when 'a' then w.max_active_runs when 'A' then w.max_active_per_key
+                               when 'r' then w.max_running when 'R' then w.max_running_per_key end
+     from durable.workflow w where w.name = split_part(substr(_cap, 3), chr(31), 1)))
 $$;
 
 -- want_slots: new tasks of a capped workflow stand in line. A task below one that holds an active slot of
 -- the same cap uses that one: otherwise a cap of 1 would wait for itself.
-create or replace function durable.want_slots(_tasks uuid[], _now timestamptz) returns void
+create or replace function durable.want_slots(_tasks uuid[], _now timestamptz, _own json) returns void
 language plpgsql as $$
 begin
   update durable.task t
-  set caps = nullif(array(select c from unnest(durable.caps_of(t.line, t.cap_key)) c
+  set caps = nullif(array(select c from unnest(durable.caps_of(t.line, t.cap_key, _own ->> t.task_id::text)) c
                           where c <> all (coalesce(p.scope, '{}')) order by c), '{}'),
-      cap_scope = nullif(coalesce(p.scope, '{}') || array(select c from unnest(durable.caps_of(t.line, t.cap_key)) c
-                         where left(c, 1) in ('a', 'A') and c <> all (coalesce(p.scope, '{}'))), '{}')
+      cap_scope = nullif(coalesce(p.scope, '{}') || array(
+                         select c from unnest(durable.caps_of(t.line, t.cap_key, _own ->> t.task_id::text)) c
+                         where left(c, 1) not in ('r', 'R') and c <> all (coalesce(p.scope, '{}'))), '{}')
   from (select n.task_id, q.cap_scope as scope from durable.task n
         left join durable.task q on q.task_id = n.parent_id where n.task_id = any (_tasks)) p
   where t.task_id = p.task_id;
@@ -90,7 +95,8 @@ language sql as $$
 $$;
 
 -- admit: give free slots of a cap to the tasks in its line, best priority first and oldest first. A task
--- takes all the slots it still needs, or none. Runs inside the pass of the cap's shard.
+-- takes all the slots it still needs, or none; what is free then is told to the scheduler, which may owe a run. Runs
+-- inside the pass of the cap's shard.
 create or replace function durable.admit(_cap text, _now timestamptz) returns int[]
 language plpgsql as $$
 declare
@@ -99,6 +105,7 @@ declare
   _ready uuid[] := '{}';
   _took   boolean;
   _locked boolean := false;
+  _told   boolean;
 begin
   if _free <= 0 then
     return null;
@@ -113,11 +120,14 @@ begin
     end if;
     _locked := _locked or _took is null;
   end loop;
-  if _locked then
+  delete from durable.cap_queue q where q.task_id = any (_ready);
+  if left(_cap, 1) in ('a', 's', 'b') and cardinality(_ready) < _free then
+    _told := durable.slot_free(_cap, _now);
+  end if;
+  if _locked or not coalesce(_told, true) then
     -- Whoever has it may look at other slots than the one that is free now: ask again.
     insert into durable.signal (shard, id, kind, name) values (durable.shard(_cap), durable.uuid7(), 'slot', _cap);
   end if;
-  delete from durable.cap_queue q where q.task_id = any (_ready);
   return durable.make_ready(_ready, _now);
 end
 $$;
@@ -159,4 +169,17 @@ begin
   end loop;
   return true;
 end
+$$;
+
+-- holders: the tasks that hold the slots which a queued task stands in line for, with how many there are of each cap.
+create or replace function durable.holders(_task uuid)
+returns table (cap_key text, slots int, run_id uuid, task_id uuid, workflow text, since timestamptz)
+language sql stable as $$
+  select q.cap_key, durable.cap_limit(q.cap_key), t.run_id, t.task_id, l.workflow, t.created_at
+  from durable.cap_queue q
+  join durable.hold h on h.cap_key = q.cap_key
+  join durable.task t on t.task_id = h.task_id
+  join durable.line l on l.line = t.line
+  where q.task_id = _task
+  order by q.cap_key, h.slot
 $$;

@@ -146,7 +146,7 @@ $$;
 
 -- match_events: give waits the events of their name. Each match is applied once: passes of a name are serial,
 -- an outcome that is set never changes, and a step receives an event once. An event's signal carries the last
--- waiter that was looked at, while there are more of them than one pass takes.
+-- waiter that was looked at, while there are more of them than one pass takes. Triggers get theirs first.
 -- Locks: task and wait (skip locked).
 create or replace function durable.match_events(_batch durable.signal[], _now timestamptz, _limit int) returns int[]
 language plpgsql as $$
@@ -156,6 +156,7 @@ begin
   if not exists (select from unnest(_batch) b where b.kind in ('event', 'wait')) then
     return null;
   end if;
+  perform durable.catch_events(_batch, _now);
   with n as materialized (
     select distinct on (b.name) b.name, b.task_id from unnest(_batch) b where b.kind = 'event'
     order by b.name, b.task_id nulls first

@@ -29,6 +29,9 @@ begin
     delete from durable.progress p where p.run_id = any (_old);
     delete from durable.wait w where w.run_id = any (_old);
     delete from durable.delivery d where d.run_id = any (_old);
+    -- A tick outlives its run: the next one may depend on how it ended.
+    update durable.tick i set outcome = t.state::text from durable.task t
+    where i.run_id = any (_old) and t.task_id = i.run_id;
     delete from durable.task t where t.run_id = any (_old) and t.parent_id is not null;
     delete from durable.task t where t.task_id = any (_old);
     delete from durable.once o where o.id = any (_old);

@@ -227,6 +227,14 @@ create table durable.cap_queue (
 );
 create index cap_queue_of on durable.cap_queue (task_id);
 
+-- Limits that stand apart from a workflow's own: of a backfill, of a schedule. One for the key of a workflow's cap goes
+-- before the workflow's. While it is held, nobody is admitted.
+create table durable.cap (
+  cap_key  text primary key,
+  slots    int check (slots > 0),
+  held     boolean not null default false
+);
+
 -- The same key returns the same id: runs by workflow, events by name. A key goes with its run or event.
 create table durable.once (
   scope       text not null,
@@ -262,12 +270,12 @@ language sql stable as $$
   select statement_timestamp() + coalesce((select c.shift from durable.clock c), interval '0')
 $$;
 
--- skip_time: move the test clock forward (or back), for everyone in this database, and tell the workers.
+-- skip_time: move the test clock forward (or back), for everyone in this database, and tell workers and schedulers.
 create or replace function durable.skip_time(_by interval) returns timestamptz
 language sql volatile as $$
   insert into durable.clock (shift) values (_by)
   on conflict (only_row) do update set shift = durable.clock.shift + excluded.shift;
-  select pg_notify('durable_work', 'clock');
+  select pg_notify('durable_work', 'clock'), pg_notify('durable_schedule', 'clock');
   select statement_timestamp() + (select c.shift from durable.clock c);
 $$;
 
@@ -358,30 +366,39 @@ begin
 end
 $$;
 
--- place: new tasks, each ready, delayed or queued for a slot. Answers with the lines that became ready.
+-- place: new tasks, each ready, delayed or queued for a slot. Answers with the lines that became ready. active_cap: a cap
+-- of its own instead of the workflow's max_active_runs; empty: none.
 create or replace function durable.place(_tasks json, _now timestamptz) returns int[]
 language plpgsql as $$
 declare
-  _capped  int[];
+  _active  int[];
+  _other   int[];
+  _owned   boolean;
   _lines   int[];
   _current json;
 begin
   _current := (
     select json_object_agg(l.line, w.version) from durable.line l join durable.workflow w on w.name = l.workflow
     where l.line in (select distinct x.line from json_to_recordset(_tasks) as x (line int)) and w.version is not null);
-  _capped := array(
-    select l.line from durable.line l join durable.workflow w on w.name = l.workflow
-    where l.line in (select distinct x.line from json_to_recordset(_tasks) as x (line int))
-      and coalesce(w.max_active_runs, w.max_running, w.max_active_per_key, w.max_running_per_key) is not null);
+  select coalesce(array_agg(l.line) filter (where coalesce(w.max_active_runs, k.slots) is not null), '{}'),
+         coalesce(array_agg(l.line) filter (
+           where coalesce(w.max_running, w.max_active_per_key, w.max_running_per_key) is not null), '{}')
+  into _active, _other
+  from durable.line l join durable.workflow w on w.name = l.workflow
+  left join durable.cap k on k.cap_key = 'a:' || w.name
+  where l.line in (select distinct x.line from json_to_recordset(_tasks) as x (line int));
+  _owned := exists (select from json_to_recordset(_tasks) as x (active_cap text) where x.active_cap is not null);
 
   with s as materialized (
     select x.id, coalesce(x.run, x.id) as run, x.parent, x.line, coalesce(x.prio, 5)::smallint as prio,
            coalesce(x.epoch, 0) as epoch, greatest(x.at, _now) as at, x.deadline,
            coalesce(x.version, _current ->> x.line::text) as version, x.cap, x.tags,
            coalesce(x.input, '{}') as input,
-           case when x.at > _now then 'delayed' when x.line = any (_capped) then 'queued' else 'active' end as state
+           case when x.at > _now then 'delayed' when x.line = any (_other) then 'queued'
+                when x.active_cap is not null then case when x.active_cap = '' then 'active' else 'queued' end
+                when x.line = any (_active) then 'queued' else 'active' end as state
     from json_to_recordset(_tasks) as x (id uuid, run uuid, parent uuid, line int, prio int, epoch int, at timestamptz,
-         deadline double precision, version text, cap text, tags text[], input json)
+         deadline double precision, version text, cap text, tags text[], active_cap text, input json)
   ), t as (
     insert into durable.task (task_id, run_id, parent_id, line, state, prio, epoch, ready_at, wake_at, created_at,
                               deadline_at, version, cap_key, tags, input)
@@ -403,9 +420,13 @@ begin
   )
   select array_agg(distinct s.line) filter (where s.state = 'active') into _lines from s;
 
-  if _capped <> '{}' then
-    perform durable.want_slots(array(
-      select x.id from json_to_recordset(_tasks) as x (id uuid, line int) where x.line = any (_capped)), _now);
+  if _owned or _active <> '{}' or _other <> '{}' then
+    perform durable.want_slots(
+      array(select x.id from json_to_recordset(_tasks) as x (id uuid, line int, active_cap text)
+            where x.line = any (_active || _other) or x.active_cap <> ''),
+      _now,
+      case when _owned then (select json_object_agg(x.id, x.active_cap)
+                             from json_to_recordset(_tasks) as x (id uuid, active_cap text)) end);
   end if;
   return _lines;
 end
@@ -481,19 +502,36 @@ begin
 end
 $$;
 
--- check_input: the keys of an input against the parameters that the workflow was registered with.
+-- check_input: refuse an input that does not fit the parameters that the workflow was registered with.
 create or replace function durable.check_input(_workflow text, _input json) returns void
 language plpgsql as $$
 declare
   _params json := (select w.params from durable.workflow w where w.name = _workflow);
-  _wrong  text;
+  _fault  text;
 begin
   if json_typeof(_input) <> 'object' then
     perform durable.refuse('DU013', format('input of %L is not a JSON object but %s', _workflow, json_typeof(_input)),
       'Pass the workflow''s arguments by name, for example {"order_id": 42}.');
   end if;
+  _fault := durable.input_fault(_params, _input);
+  if _fault is not null then
+    perform durable.refuse('DU013', format('wrong arguments for %L: %s', _workflow, _fault),
+      format('Required: %s. Optional: %s.', _params -> 'required', _params -> 'optional'));
+  end if;
+end
+$$;
+
+-- input_fault: what is wrong with the keys of an input; null where it fits or the workflow takes anything.
+create or replace function durable.input_fault(_params json, _input json) returns text
+language plpgsql immutable as $$
+declare
+  _wrong text;
+begin
+  if json_typeof(_input) is distinct from 'object' then
+    return format('not a JSON object but %s', coalesce(json_typeof(_input), 'nothing'));
+  end if;
   if _params ->> 'required' is null then
-    return;
+    return null;
   end if;
   select string_agg(format('missing %L', n), ', ') into _wrong
   from json_array_elements_text(_params -> 'required') n where _input -> n is null;
@@ -502,10 +540,7 @@ begin
     where k not in (select json_array_elements_text(_params -> 'required')
                     union all select json_array_elements_text(_params -> 'optional'));
   end if;
-  if _wrong is not null then
-    perform durable.refuse('DU013', format('wrong arguments for %L: %s', _workflow, _wrong),
-      format('Required: %s. Optional: %s.', _params -> 'required', _params -> 'optional'));
-  end if;
+  return _wrong;
 end
 $$;
 
@@ -1053,36 +1088,41 @@ begin
 end
 $$;
 -- Caps: how many runs of a workflow, or of one key of it, may be active or running. Exact: a slot is a row
--- with a unique number. Cap keys: a:/A: active (workflow/key), r:/R: running.
+-- with a unique number. Cap keys: a:/A: active (workflow/key), r:/R: running; b: of a backfill, s: of a schedule whose
+-- workflow has no cap: both active.
 
--- caps_of: the cap keys that a task of this line and key falls under.
-create or replace function durable.caps_of(_line int, _key text) returns text[]
+-- caps_of: the cap keys that a task of this line and key falls under. _own stands for max_active_runs; empty: none.
+create or replace function durable.caps_of(_line int, _key text, _own text default null) returns text[]
 language sql stable as $$
   select array_remove(array[
-    case when w.max_active_runs is not null then 'a:' || w.name end,
+    case when _own is not null then nullif(_own, '') when coalesce(w.max_active_runs, k.slots) is not null then 'a:' || w.name end,
     case when w.max_active_per_key is not null and _key is not null then 'A:' || w.name || chr(31) || _key end,
     case when w.max_running is not null then 'r:' || w.name end,
     case when w.max_running_per_key is not null and _key is not null then 'R:' || w.name || chr(31) || _key end], null)
-  from durable.line l join durable.workflow w on w.name = l.workflow where l.line = _line
+  from durable.line l join durable.workflow w on w.name = l.workflow
+  left join durable.cap k on k.cap_key = 'a:' || w.name
+  where l.line = _line
 $$;
 
 create or replace function durable.cap_limit(_cap text) returns int
 language sql stable as $$
-  select case left(_cap, 1) when 'a' then w.max_active_runs when 'A' then w.max_active_per_key
-                            when 'r' then w.max_running else w.max_running_per_key end
-  from durable.workflow w where w.name = split_part(substr(_cap, 3), chr(31), 1)
+  select coalesce((select case when c.held then 0 else c.slots end from durable.cap c where c.cap_key = _cap),
+    (select case left(_cap, 1) when 'a' then w.max_active_runs when 'A' then w.max_active_per_key
+                               when 'r' then w.max_running when 'R' then w.max_running_per_key end
+     from durable.workflow w where w.name = split_part(substr(_cap, 3), chr(31), 1)))
 $$;
 
 -- want_slots: new tasks of a capped workflow stand in line. A task below one that holds an active slot of
 -- the same cap uses that one: otherwise a cap of 1 would wait for itself.
-create or replace function durable.want_slots(_tasks uuid[], _now timestamptz) returns void
+create or replace function durable.want_slots(_tasks uuid[], _now timestamptz, _own json) returns void
 language plpgsql as $$
 begin
   update durable.task t
-  set caps = nullif(array(select c from unnest(durable.caps_of(t.line, t.cap_key)) c
+  set caps = nullif(array(select c from unnest(durable.caps_of(t.line, t.cap_key, _own ->> t.task_id::text)) c
                           where c <> all (coalesce(p.scope, '{}')) order by c), '{}'),
-      cap_scope = nullif(coalesce(p.scope, '{}') || array(select c from unnest(durable.caps_of(t.line, t.cap_key)) c
-                         where left(c, 1) in ('a', 'A') and c <> all (coalesce(p.scope, '{}'))), '{}')
+      cap_scope = nullif(coalesce(p.scope, '{}') || array(
+                         select c from unnest(durable.caps_of(t.line, t.cap_key, _own ->> t.task_id::text)) c
+                         where left(c, 1) not in ('r', 'R') and c <> all (coalesce(p.scope, '{}'))), '{}')
   from (select n.task_id, q.cap_scope as scope from durable.task n
         left join durable.task q on q.task_id = n.parent_id where n.task_id = any (_tasks)) p
   where t.task_id = p.task_id;
@@ -1144,7 +1184,8 @@ language sql as $$
 $$;
 
 -- admit: give free slots of a cap to the tasks in its line, best priority first and oldest first. A task
--- takes all the slots it still needs, or none. Runs inside the pass of the cap's shard.
+-- takes all the slots it still needs, or none; what is free then is told to the scheduler, which may owe a run. Runs
+-- inside the pass of the cap's shard.
 create or replace function durable.admit(_cap text, _now timestamptz) returns int[]
 language plpgsql as $$
 declare
@@ -1153,6 +1194,7 @@ declare
   _ready uuid[] := '{}';
   _took   boolean;
   _locked boolean := false;
+  _told   boolean;
 begin
   if _free <= 0 then
     return null;
@@ -1167,11 +1209,14 @@ begin
     end if;
     _locked := _locked or _took is null;
   end loop;
-  if _locked then
+  delete from durable.cap_queue q where q.task_id = any (_ready);
+  if left(_cap, 1) in ('a', 's', 'b') and cardinality(_ready) < _free then
+    _told := durable.slot_free(_cap, _now);
+  end if;
+  if _locked or not coalesce(_told, true) then
     -- Whoever has it may look at other slots than the one that is free now: ask again.
     insert into durable.signal (shard, id, kind, name) values (durable.shard(_cap), durable.uuid7(), 'slot', _cap);
   end if;
-  delete from durable.cap_queue q where q.task_id = any (_ready);
   return durable.make_ready(_ready, _now);
 end
 $$;
@@ -1213,6 +1258,19 @@ begin
   end loop;
   return true;
 end
+$$;
+
+-- holders: the tasks that hold the slots which a queued task stands in line for, with how many there are of each cap.
+create or replace function durable.holders(_task uuid)
+returns table (cap_key text, slots int, run_id uuid, task_id uuid, workflow text, since timestamptz)
+language sql stable as $$
+  select q.cap_key, durable.cap_limit(q.cap_key), t.run_id, t.task_id, l.workflow, t.created_at
+  from durable.cap_queue q
+  join durable.hold h on h.cap_key = q.cap_key
+  join durable.task t on t.task_id = h.task_id
+  join durable.line l on l.line = t.line
+  where q.task_id = _task
+  order by q.cap_key, h.slot
 $$;
 -- What follows when tasks become final, or wake.
 
@@ -1491,7 +1549,7 @@ $$;
 
 -- match_events: give waits the events of their name. Each match is applied once: passes of a name are serial,
 -- an outcome that is set never changes, and a step receives an event once. An event's signal carries the last
--- waiter that was looked at, while there are more of them than one pass takes.
+-- waiter that was looked at, while there are more of them than one pass takes. Triggers get theirs first.
 -- Locks: task and wait (skip locked).
 create or replace function durable.match_events(_batch durable.signal[], _now timestamptz, _limit int) returns int[]
 language plpgsql as $$
@@ -1501,6 +1559,7 @@ begin
   if not exists (select from unnest(_batch) b where b.kind in ('event', 'wait')) then
     return null;
   end if;
+  perform durable.catch_events(_batch, _now);
   with n as materialized (
     select distinct on (b.name) b.name, b.task_id from unnest(_batch) b where b.kind = 'event'
     order by b.name, b.task_id nulls first
@@ -1754,6 +1813,9 @@ begin
     delete from durable.progress p where p.run_id = any (_old);
     delete from durable.wait w where w.run_id = any (_old);
     delete from durable.delivery d where d.run_id = any (_old);
+    -- A tick outlives its run: the next one may depend on how it ended.
+    update durable.tick i set outcome = t.state::text from durable.task t
+    where i.run_id = any (_old) and t.task_id = i.run_id;
     delete from durable.task t where t.run_id = any (_old) and t.parent_id is not null;
     delete from durable.task t where t.task_id = any (_old);
     delete from durable.once o where o.id = any (_old);

@@ -78,7 +78,6 @@ class Compiler:
     def _meta(self) -> dict[str, Any]:
         workflow = self._workflow
         events = [name for name, (task, _) in self._tasks.items() if isinstance(task, WaitForEventOperator)]
-        deadline = workflow.deadline.total_seconds() if workflow.deadline else workflow.deadline_seconds
         found = {
             "version": workflow.version,
             "description": workflow.description,
@@ -86,7 +85,7 @@ class Compiler:
             "events": sorted(events),
             "secrets": sorted(secret_names(task for task, _ in self._tasks.values())),
             "tags": workflow.tags,
-            "deadline": deadline,
+            "deadline": workflow.deadline_seconds,
         }
         return {name: value for name, value in found.items() if value}
 

@@ -293,7 +293,7 @@ async def test_a_child_workflow_that_fails_fails_its_operator(stage: Stage) -> N
 async def test_a_deadline_ends_the_run(stage: Stage) -> None:
     """A run that is not done at its deadline fails."""
     workflow = WorkflowBuilder("late").wait("w", wait_for=timedelta(days=2)).build()
-    workflow.deadline = timedelta(hours=1)
+    workflow.deadline_seconds = 3600
     ended = await stage.run(workflow)
     assert (ended.state, ended.error["type"]) == ("failed", "DeadlineExceeded")
 
