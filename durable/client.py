@@ -154,7 +154,8 @@ class Durable:
         base = {"line": line, **row_of(options, deadline)}
         if chosen.key is not None:
             base |= {"key": chosen.key, "scope": f"run:{name}"}
-        rows = [{**base, "id": uuid7(), "input": self._input(name, params, given)} for given in inputs]
+        sealed = self._inputs(name, params, inputs)
+        rows = [{**base, "id": uuid7(), "input": given} for given in sealed]
         had = dict(orjson.loads(await self._call(START, (orjson.dumps(rows),), ("json",), connection) or b"[]"))
         return [had.get(row["id"], row["id"]) for row in rows]
 
@@ -307,16 +308,15 @@ class Durable:
     def _known(self, workflow: Workflow | str) -> Workflow | str:
         return self._workflows.get(workflow, workflow) if isinstance(workflow, str) else workflow
 
-    def _input(self, name: str, params: dict[str, Any], given: dict[str, Any]) -> Fragment:
-        missing = [param for param in params.get("required", ()) if param not in given]
-        known = {*params.get("required", ()), *params.get("optional", ())}
-        unknown = [] if params.get("open", True) else [key for key in given if key not in known]
-        if missing or unknown:
-            said = [*(f"missing {param!r}" for param in missing), *(f"unknown {key!r}" for key in unknown)]
-            raise WrongArguments(
-                f"wrong arguments for {name!r}: {', '.join(said)}; it takes {', '.join(sorted(known)) or 'none'}"
-            )
-        return Fragment(self._sealed(given))
+    def _inputs(self, name: str, params: dict[str, Any], inputs: Sequence[dict[str, Any]]) -> list[Fragment]:
+        required = frozenset(params.get("required", ()))
+        known = required | frozenset(params.get("optional", ()))
+        takes_any = params.get("open", True)
+        for given in inputs:
+            keys = given.keys()
+            if not (keys >= required and (takes_any or keys <= known)):
+                raise _wrong_arguments(name, required, known, given, takes_any)
+        return [Fragment(self._sealed(given)) for given in inputs]
 
     def _sealed(self, value: Any) -> bytes:
         return codec.sealed_with(self._codec, codec.encode(value, limit=self._settings.max_value_bytes))
@@ -406,6 +406,16 @@ class Durable:
         if self._pool is None:
             raise _not_open()
         return self._pool.connection()
+
+
+def _wrong_arguments(
+    name: str, required: frozenset[str], known: frozenset[str], given: dict[str, Any], takes_any: bool
+) -> WrongArguments:
+    said = [f"missing {param!r}" for param in sorted(required) if param not in given]
+    said += [] if takes_any else [f"unknown {key!r}" for key in given if key not in known]
+    return WrongArguments(
+        f"wrong arguments for {name!r}: {', '.join(said)}; it takes {', '.join(sorted(known)) or 'none'}"
+    )
 
 
 def _text(what: str, text: str) -> bytes:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
-import time
+from time import time_ns
 
 # 20 KiB of randomness at a time: one system call for two thousand ids.
 _POOL_SIZE = 10 * 2048
 _pool = b""
 _at = 0
+# The two highest bits of this digit are those of the variant.
+_VARIANT = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}
 
 
 def uuid7() -> str:
@@ -18,9 +20,8 @@ def uuid7() -> str:
         _pool, _at = os.urandom(_POOL_SIZE), 0
     noise = _pool[_at : _at + 10].hex()
     _at += 10
-    stamp = f"{time.time_ns() // 1_000_000:012x}"
-    variant = "89ab"[int(noise[3], 16) & 3]
-    return f"{stamp[:8]}-{stamp[8:]}-7{noise[:3]}-{variant}{noise[4:7]}-{noise[7:19]}"
+    stamp = f"{time_ns() // 1_000_000:012x}"
+    return f"{stamp[:8]}-{stamp[8:]}-7{noise[:3]}-{_VARIANT[noise[3]]}{noise[4:7]}-{noise[7:19]}"
 
 
 def child_ids(first: str, count: int) -> list[str]:

@@ -129,7 +129,9 @@ $$;
 create or replace function durable.apply_effects(_worker uuid, _do json, _now timestamptz, out shards int[], out lines int[], out met json)
 language plpgsql as $$
 declare
-  _some int[];
+  _some   int[];
+  _timed  boolean;
+  _capped boolean;
 begin
   if _do -> 'values' is not null then
     insert into durable.value (run_id, hash, body)
@@ -137,11 +139,12 @@ begin
     on conflict do nothing;
   end if;
   if _do -> 'spawns' is not null then
-    lines := durable.place(_do -> 'spawns', _now);
-    shards := array(select durable.shard(q.cap_key) from json_to_recordset(_do -> 'spawns') as s (id uuid)
-                    join durable.cap_queue q on q.task_id = s.id);
-    if exists (select from json_to_recordset(_do -> 'spawns') as s (at timestamptz, deadline double precision)
-               where s.at is not null or s.deadline is not null) then
+    select p.lines, p.timed, p.capped into lines, _timed, _capped from durable.place(_do -> 'spawns', _now) p;
+    if _capped then
+      shards := array(select durable.shard(q.cap_key) from json_to_recordset(_do -> 'spawns') as s (id uuid)
+                      join durable.cap_queue q on q.task_id = s.id);
+    end if;
+    if _timed then
       -- A pass of any shard tells the worker when the next timer is due.
       shards := shards || 0;
     end if;
