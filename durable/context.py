@@ -13,13 +13,13 @@ import uuid
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from orjson import Fragment
 
 from durable import codec, faults
 from durable.children import Group, Handle, span
-from durable.errors import ChildFailed, EventTimeout, StepUncertain, ValueRefused
+from durable.errors import Cancelled, ChildFailed, EventTimeout, StepUncertain, ValueRefused
 from durable.failures import describe, raised
 from durable.ids import child_ids, group_start, uuid7
 from durable.journal import Record, Replay
@@ -327,6 +327,13 @@ class DurableContext(Recording):
     async def uuid4(self) -> uuid.UUID:
         """A random UUID, recorded."""
         return uuid.UUID(await self._noted("uuid4", lambda: str(uuid.uuid4())))
+
+    def cancel(self, reason: str) -> NoReturn:
+        """End this task as cancelled, with everything below it, after its workflow's cleanup: as if a person had asked.
+
+        A replay must come to the same point; everything that is recorded up to it stays.
+        """
+        raise Cancelled(f"cancel:{reason}")
 
     def progress(self, done: float, total: float | None = None, note: str | None = None) -> None:
         """Say how far the run is. Only the newest is kept; nothing waits for it."""

@@ -73,7 +73,11 @@ class Loaded:
             language=self.plan.language,
             source=self.source,
             plan=self.plan.to_json(),
-            settings={"max_active_runs": own.max_active_runs, "deadline": deadline},
+            settings={
+                "max_active_runs": own.max_active_runs,
+                "deadline": deadline,
+                "deadline_action": own.deadline_action,
+            },
         )
 
 

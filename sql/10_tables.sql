@@ -26,6 +26,7 @@ create table durable.workflow (
   max_active_per_key  int check (max_active_per_key > 0),
   max_running_per_key int check (max_running_per_key > 0),
   deadline            interval check (deadline > interval '0'),
+  deadline_action     text not null default 'fail' check (deadline_action in ('fail', 'cancel')),
   registered_at       timestamptz not null
 );
 
@@ -59,6 +60,7 @@ create table durable.task (
   started_at   timestamptz,
   finished_at  timestamptz,
   deadline_at  timestamptz,
+  deadline_cancels boolean,
   version      text,
   cap_key      text,
   caps         text[],

@@ -65,13 +65,15 @@ begin
     select m.wake_at, m.task_id, m.deadline from durable.timer m
     where m.wake_at <= _now order by m.wake_at, m.task_id limit _limit for update skip locked
   ), k as materialized (
-    select d.wake_at, d.task_id, d.deadline, t.run_id, t.state from due d
-    cross join lateral (select t.run_id, t.state from durable.task t where t.task_id = d.task_id for update skip locked) t
+    select d.wake_at, d.task_id, d.deadline, t.run_id, t.state, t.deadline_cancels from due d
+    cross join lateral (select t.run_id, t.state, t.deadline_cancels from durable.task t where t.task_id = d.task_id for update skip locked) t
   ), x as (
     delete from durable.timer m using k where m.wake_at = k.wake_at and m.task_id = k.task_id and m.deadline = k.deadline
   ), s as (
     insert into durable.signal (shard, id, kind, run_id, task_id, name)
-    select durable.shard(k.run_id::text), durable.uuid7(), 'cancel', k.run_id, k.task_id, 'deadline' from k where k.deadline
+    select durable.shard(k.run_id::text), durable.uuid7(), 'cancel', k.run_id, k.task_id,
+           case when k.deadline_cancels then 'cancel:the run was not done at its deadline' else 'deadline' end
+    from k where k.deadline
   )
   select (select count(*) from due) >= _limit,
          array_agg(k.task_id) filter (where not k.deadline and k.state <> 'delayed'),

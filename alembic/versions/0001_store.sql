@@ -26,6 +26,7 @@ create table durable.workflow (
   max_active_per_key  int check (max_active_per_key > 0),
   max_running_per_key int check (max_running_per_key > 0),
   deadline            interval check (deadline > interval '0'),
+  deadline_action     text not null default 'fail' check (deadline_action in ('fail', 'cancel')),
   registered_at       timestamptz not null
 );
 
@@ -59,6 +60,7 @@ create table durable.task (
   started_at   timestamptz,
   finished_at  timestamptz,
   deadline_at  timestamptz,
+  deadline_cancels boolean,
   version      text,
   cap_key      text,
   caps         text[],
@@ -336,22 +338,23 @@ begin
       'Give the program''s workflow another name.');
   end if;
   insert into durable.workflow as w (name, params, has_cleanup, max_active_runs, max_running,
-                                     max_active_per_key, max_running_per_key, deadline, registered_at)
+                                     max_active_per_key, max_running_per_key, deadline, deadline_action, registered_at)
   select x.name, coalesce(x.params, '{}'), coalesce(x.has_cleanup, false), x.max_active_runs, x.max_running,
-         x.max_active_per_key, x.max_running_per_key, make_interval(secs => x.deadline), durable.now()
+         x.max_active_per_key, x.max_running_per_key, make_interval(secs => x.deadline), coalesce(x.deadline_action, 'fail'),
+         durable.now()
   from json_to_recordset(_workflows) as x (name text, params json, has_cleanup boolean, max_active_runs int,
-       max_running int, max_active_per_key int, max_running_per_key int, deadline double precision)
+       max_running int, max_active_per_key int, max_running_per_key int, deadline double precision, deadline_action text)
   order by x.name
   on conflict (name) do update
     set params = excluded.params, has_cleanup = excluded.has_cleanup,
         max_active_runs = excluded.max_active_runs, max_running = excluded.max_running,
         max_active_per_key = excluded.max_active_per_key, max_running_per_key = excluded.max_running_per_key,
-        deadline = excluded.deadline, registered_at = excluded.registered_at
+        deadline = excluded.deadline, deadline_action = excluded.deadline_action, registered_at = excluded.registered_at
     where (w.params::text, w.has_cleanup, w.max_active_runs, w.max_running,
-           w.max_active_per_key, w.max_running_per_key, w.deadline)
+           w.max_active_per_key, w.max_running_per_key, w.deadline, w.deadline_action)
           is distinct from
           (excluded.params::text, excluded.has_cleanup, excluded.max_active_runs, excluded.max_running,
-           excluded.max_active_per_key, excluded.max_running_per_key, excluded.deadline);
+           excluded.max_active_per_key, excluded.max_running_per_key, excluded.deadline, excluded.deadline_action);
   return query
     select durable.line_of(q, x.name), q, x.name
     from json_to_recordset(_workflows) as x (name text) cross join unnest(_queues) q;
@@ -377,6 +380,7 @@ begin
   with s as materialized (
     select x.id, coalesce(x.run, x.id) as run, x.parent, x.line, coalesce(x.prio, 5)::smallint as prio,
            coalesce(x.epoch, 0) as epoch, greatest(x.at, _now) as at, x.deadline,
+           case when x.deadline is not null then durable.deadline_cancels(x.line) end as cancels,
            coalesce(x.version, _current ->> x.line::text) as version, x.cap, x.tags,
            coalesce(x.input, '{}') as input,
            case when x.at > _now then 'delayed' when x.line = any (_capped) then 'queued' else 'active' end as state
@@ -384,10 +388,10 @@ begin
          deadline double precision, version text, cap text, tags text[], input json)
   ), t as (
     insert into durable.task (task_id, run_id, parent_id, line, state, prio, epoch, ready_at, wake_at, created_at,
-                              deadline_at, version, cap_key, tags, input)
+                              deadline_at, deadline_cancels, version, cap_key, tags, input)
     select s.id, s.run, s.parent, s.line, s.state::durable.task_state, s.prio, s.epoch, s.at,
            case when s.state = 'delayed' then s.at end, _now,
-           s.at + make_interval(secs => s.deadline), s.version, s.cap, s.tags, s.input
+           s.at + make_interval(secs => s.deadline), s.cancels, s.version, s.cap, s.tags, s.input
     from s
   ), r as (
     insert into durable.ready (line, prio, ready_at, task_id, epoch)
@@ -409,6 +413,12 @@ begin
   end if;
   return _lines;
 end
+$$;
+
+-- deadline_cancels: whether a run of this line that is past its deadline was cancelled, and has not failed.
+create or replace function durable.deadline_cancels(_line int) returns boolean
+language sql stable as $$
+  select w.deadline_action = 'cancel' from durable.line l join durable.workflow w on w.name = l.workflow where l.line = _line
 $$;
 
 -- start_runs: root tasks in bulk. Where a run's idempotency key was used before, nothing is made and the
@@ -1406,13 +1416,15 @@ begin
     select m.wake_at, m.task_id, m.deadline from durable.timer m
     where m.wake_at <= _now order by m.wake_at, m.task_id limit _limit for update skip locked
   ), k as materialized (
-    select d.wake_at, d.task_id, d.deadline, t.run_id, t.state from due d
-    cross join lateral (select t.run_id, t.state from durable.task t where t.task_id = d.task_id for update skip locked) t
+    select d.wake_at, d.task_id, d.deadline, t.run_id, t.state, t.deadline_cancels from due d
+    cross join lateral (select t.run_id, t.state, t.deadline_cancels from durable.task t where t.task_id = d.task_id for update skip locked) t
   ), x as (
     delete from durable.timer m using k where m.wake_at = k.wake_at and m.task_id = k.task_id and m.deadline = k.deadline
   ), s as (
     insert into durable.signal (shard, id, kind, run_id, task_id, name)
-    select durable.shard(k.run_id::text), durable.uuid7(), 'cancel', k.run_id, k.task_id, 'deadline' from k where k.deadline
+    select durable.shard(k.run_id::text), durable.uuid7(), 'cancel', k.run_id, k.task_id,
+           case when k.deadline_cancels then 'cancel:the run was not done at its deadline' else 'deadline' end
+    from k where k.deadline
   )
   select (select count(*) from due) >= _limit,
          array_agg(k.task_id) filter (where not k.deadline and k.state <> 'delayed'),

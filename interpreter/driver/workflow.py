@@ -6,7 +6,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 from durable import DurableContext, Workflow
-from durable.errors import Cancelled
 from durable.workflow import Params
 from interpreter.driver import units
 from interpreter.driver.drive import Drive
@@ -64,7 +63,7 @@ class _Runner:
         if unit is not None:
             return units.answer(end)
         if end.outcome == "cancelled":
-            raise Cancelled("cancel:the run was stopped")
+            ctx.cancel((end.error or {}).get("message") or "the run was stopped")
         if end.outcome == "failed":
             raise of_run(end)
         return end.value

@@ -86,7 +86,7 @@ def highway_workflow(
 ) -> durable.Workflow:
     """The workflow for a worker. `options` are those of `plan_workflow`."""
     plan = compile_workflow(source, iterations=iterations)
-    given = {"deadline": plan.meta.get("deadline"), **options}
+    given = {"deadline": plan.meta.get("deadline"), "deadline_action": _read(source)[0].deadline_action, **options}
     return plan_workflow(plan, functions, HighwayTemplates(plan, strict=strict), **given)
 
 

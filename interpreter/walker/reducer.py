@@ -227,7 +227,7 @@ def _left(root: Frame) -> tuple[str, Any, dict[str, Any] | None]:
     if exit["outcome"] == "succeeded":
         return "succeeded", exit["value"], None
     error = {"type": "Terminated", "message": str(exit["value"]), "mro": ["Terminated"], "node": exit["node"]}
-    return "failed", exit["value"], error
+    return exit["outcome"], exit["value"], error
 
 
 def _parked_error(walk: Walk) -> dict[str, Any]:
