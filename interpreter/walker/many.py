@@ -146,6 +146,7 @@ def unit_settled(walk: Walk, frame: Frame, i: int, record: Settled) -> None:
     if record.outcome == "succeeded":
         walk.handled.extend(record.value["handled"])
         walk.expired.extend(record.value["parked"])
+        walk.strays.extend(record.value["strays"])
     for slot, outcome in zip(range(start, end), _slots(record, end - start), strict=True):
         _keep(data, slot, outcome)
     if "ending" in data:

@@ -214,8 +214,10 @@ def _settle_run(walk: Walk, root: Frame) -> None:
         outcome = "failed" if status == FAILED else "cancelled"
     elif walk.expired and walk.program.plan.parked_fails:
         outcome, error = "failed", _parked_error(walk)
+    elif walk.strays and walk.unit is None:
+        outcome, error = "failed", min(walk.strays, key=lambda stray: str(stray["node"]))
     if walk.unit is not None and outcome == "succeeded":
-        value = {**walk.unit["result"], "handled": walk.handled, "parked": walk.expired}
+        value = {**walk.unit["result"], "handled": walk.handled, "parked": walk.expired, "strays": walk.strays}
     walk.settled = SettleRun(outcome, value, error, walk.handled, walk.expired)
     if walk.unit is not None:
         walk.settled.writes = root.vars

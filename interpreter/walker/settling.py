@@ -111,9 +111,20 @@ def _count_failure(walk: Walk, frame: Frame, i: int, *, handled: bool) -> None:
     # The end of a two-phase operator answers for its members.
     if plan.fails_when == "unhandled" and (handled or frame.layout.carried[i]):
         return
+    if frame.layout.handlers[i] and frame.parent is not None:
+        _fail_run(walk, frame, i)
+        return
     frame.failures.append(i)
     if not handled and frame.stop is None and (plan.fail_fast or _owner_is_hasty(frame)):
         walk.todo.append((frame, HALT))
+
+
+def _fail_run(walk: Walk, frame: Frame, i: int) -> None:
+    """A callback handler failed inside an operator: that fails the run, and never the operator."""
+    error = frame.data.get(i, {}).get("error") or {"type": "Cancelled", "message": f"{frame.path(i)} was cancelled"}
+    walk.strays.append({"node": frame.path(i), **error})
+    if walk.program.plan.fail_fast and walk.root is not None:
+        walk.todo.append((walk.root, HALT))
 
 
 def _owner_is_hasty(frame: Frame) -> bool:

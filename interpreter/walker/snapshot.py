@@ -25,6 +25,7 @@ def snapshot(walk: Walk) -> dict[str, Any]:
         "spawn_over": walk.spawn_over,
         "handled": list(walk.handled),
         "expired": list(walk.expired),
+        "strays": list(walk.strays),
         "unit": dict(walk.unit) if walk.unit is not None else None,
         "settled": walk.settled.to_json() if walk.settled is not None else None,
         "frames": [_frame_form(frame) for frame in walk.frames.values()],
@@ -84,6 +85,7 @@ def restore(program: Program, evaluator: Evaluator, form: dict[str, Any], trace:
     walk = Walk(program, evaluator, trace)
     walk.now, walk.globals, walk.spawn_over = form["now"], form["globals"], form["spawn_over"]
     walk.handled, walk.expired = list(form["handled"]), list(form["expired"])
+    walk.strays = list(form["strays"])
     walk.unit = dict(form["unit"]) if form["unit"] is not None else None
     walk.settled = _settled(form["settled"])
     for part in form["frames"]:

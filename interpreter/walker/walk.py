@@ -25,7 +25,8 @@ Trace = Callable[[str, str], None]
 class Walk:
     """Frames, what is in flight, and the queue of the record being applied.
 
-    `flight` maps the path of each unanswered command to its node. `trace`, if set, is called with path and
+    `flight` maps the path of each unanswered command to its node. `strays` are the errors of handlers that failed inside
+    an operator: they fail the run only. `trace`, if set, is called with path and
     state of every node that becomes final.
     """
 
@@ -43,6 +44,7 @@ class Walk:
         "root",
         "settled",
         "spawn_over",
+        "strays",
         "todo",
         "trace",
         "unit",
@@ -61,6 +63,7 @@ class Walk:
         self.spawn_over = 32
         self.handled: list[str] = []
         self.expired: list[str] = []
+        self.strays: list[dict[str, Any]] = []
         self.settled: SettleRun | None = None
         self.unit: dict[str, Any] | None = None
         self.todo: deque[tuple[Frame, int]] = deque()
