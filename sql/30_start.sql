@@ -78,18 +78,18 @@ begin
       and coalesce(w.max_active_runs, w.max_running, w.max_active_per_key, w.max_running_per_key) is not null);
 
   with s as materialized (
-    select x.id, coalesce(x.run, x.id) as run, x.parent, x.line, coalesce(x.prio, 5)::smallint as prio,
+    select x.id, coalesce(x.run, x.id) as run, x.parent, x.parent_run, x.parent_task, x.line, coalesce(x.prio, 5)::smallint as prio,
            coalesce(x.epoch, 0) as epoch, greatest(x.at, _now) as at, x.deadline,
            case when x.deadline is not null then durable.deadline_cancels(x.line) end as cancels,
            coalesce(x.version, _current ->> x.line::text) as version, x.cap, x.tags,
            coalesce(x.input, '{}') as input,
            case when x.at > _now then 'delayed' when x.line = any (_capped) then 'queued' else 'active' end as state
     from json_to_recordset(_tasks) as x (id uuid, run uuid, parent uuid, line int, prio int, epoch int, at timestamptz,
-         deadline double precision, version text, cap text, tags text[], input json)
+         deadline double precision, version text, cap text, tags text[], input json, parent_run uuid, parent_task uuid)
   ), t as (
-    insert into durable.task (task_id, run_id, parent_id, line, state, prio, epoch, ready_at, wake_at, created_at,
+    insert into durable.task (task_id, run_id, parent_id, parent_run, parent_task, line, state, prio, epoch, ready_at, wake_at, created_at,
                               deadline_at, deadline_cancels, version, cap_key, tags, input)
-    select s.id, s.run, s.parent, s.line, s.state::durable.task_state, s.prio, s.epoch, s.at,
+    select s.id, s.run, s.parent, s.parent_run, s.parent_task, s.line, s.state::durable.task_state, s.prio, s.epoch, s.at,
            case when s.state = 'delayed' then s.at end, _now,
            s.at + make_interval(secs => s.deadline), s.cancels, s.version, s.cap, s.tags, s.input
     from s
@@ -103,7 +103,7 @@ begin
     select s.at + make_interval(secs => s.deadline), s.id, true from s where s.deadline is not null
   ), c as (
     insert into durable.open_child (parent_id, child_id)
-    select s.parent, s.id from s where s.parent is not null
+    select coalesce(s.parent, s.parent_task), s.id from s where s.parent is not null or s.parent_task is not null
   )
   select array_agg(distinct s.line) filter (where s.state = 'active') into _lines from s;
 
