@@ -139,7 +139,7 @@ async def test_a_handler_that_fails_inside_a_loop_fails_the_run_and_not_the_loop
     ended = await stage.run(workflow, {"work": lambda n: n * 10, "tell": BOOM})
     assert sorted(ended.fakes.tasks) == ["after", "tell", "tell", "work", "work"]
     assert ended.fakes.calls[-1].args == ([10, 20],)
-    assert (ended.state, ended.error["step"], ended.error["node"]) == ("failed", "each[0]/tell@work", "each[0]/tell@work")
+    assert (ended.state, ended.error["step"]) == ("failed", "each[0]/tell@work")
     assert ended.noted("failed") == {"each[0]/tell@work", "each[1]/tell@work"}
 
 
