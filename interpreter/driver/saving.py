@@ -57,9 +57,16 @@ class Saving:
             "spawned": self._ctx.spawned,
         }
         data = orjson.dumps(form)
-        if len(data) > self._ctx.weight - self._last:
+        if self.is_worth(len(data)):
+            self._take(data)
+        else:
             self.due = self._last + len(data)
-            return
+
+    def is_worth(self, size: int) -> bool:
+        """Whether a snapshot of this size is lighter than what it saves a replay from reading."""
+        return size <= self._ctx.weight - self._last
+
+    def _take(self, data: bytes) -> None:
         self._ctx.save(data)
         self._last = self._ctx.weight
         self.due = self._last + max(_LEAST, len(data))
