@@ -55,6 +55,12 @@ begin
   from json_to_record(_settings) as x (params json, max_active_runs int, max_running int, max_active_per_key int,
        max_running_per_key int, deadline double precision, deadline_action text)
   where w.name = _workflow;
+  if (select w.max_active_runs from durable.workflow w where w.name = _workflow) is distinct from _had.max_active_runs then
+    -- A cap that was raised has room for runs that stand in line.
+    insert into durable.signal (shard, id, kind, name)
+    values (durable.shard('a:' || _workflow), durable.uuid7(), 'slot', 'a:' || _workflow);
+    perform pg_notify('durable_work', 's');
+  end if;
   perform pg_notify('durable_work', 'v');
   return true;
 end
