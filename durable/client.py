@@ -192,13 +192,22 @@ class Durable:
         since: datetime | None = None,
         until: datetime | None = None,
         before: str | None = None,
+        parent: str | None = None,
         limit: int = 50,
     ) -> list[RunInfo]:
-        """The newest runs that fit, `limit` of them; `before` a run id pages on."""
+        """The newest runs that fit, `limit` of them; `before` a run id pages on; `parent` started them."""
         if state is not None and state not in runs.STATES:
             raise WrongArguments(f"there is no state {state!r}; known are {', '.join(runs.STATES)}")
         rows = await self._ask(
-            "runs_query", state=state, workflow=workflow, tag=tag, since=since, until=until, before=before, limit=limit
+            "runs_query",
+            state=state,
+            workflow=workflow,
+            tag=tag,
+            since=since,
+            until=until,
+            before=before,
+            parent=parent and str(_uuid(parent)),
+            limit=limit,
         )
         return [self._info(row) for row in rows]
 
@@ -213,7 +222,7 @@ class Durable:
         return [WaitInfo(**row) for row in rows]
 
     async def branches(self, run_id: str) -> Sequence[BranchInfo]:
-        """The tasks that a run has spawned, in the order of their ids."""
+        """The tasks that a run has spawned and the runs that it started, in the order of their ids."""
         rows = await self._ask("branches_query", str(_uuid(run_id)))
         return [
             BranchInfo(**{**row, "input": self._opened(row["input"]), "result": self._opened(row["result"])})

@@ -68,6 +68,7 @@ class Parking:
         self.leaving = False  # the worker drains: what is under way ends, and nothing begins
         self.heeded = False  # the task is cleaning up: a stop has nothing more to say to it
         self.busy = 0
+        self.on_stop: Callable[[str], None] | None = None  # who wants to hear of a stop at once
         self.known: dict[str, Any] = {}  # outcomes of wait rows that nobody has asked for yet
         self.registered: dict[str, float | None] = {}  # keys that already have a wait row, and its timeout
         self.writer = writer
@@ -278,6 +279,8 @@ class Parking:
         if stop is not None and self.stop is None and not self.heeded:
             self.stop = stop
             self._fail_waits(Cancelled(stop))
+            if self.on_stop is not None:
+                self.on_stop(stop)
         for key, outcome, until in waits or ():
             self.registered.setdefault(key, until)
             if outcome is not None:

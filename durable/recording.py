@@ -39,6 +39,7 @@ class Recording:
         self._prefix = prefix
         self._counts: dict[str, int] = {}
         self._open_transactions: dict[int, asyncio.Future[None]] = {}
+        self.snapshot_pos = -1
         self.snapshot: Any = None  # the state that this copy begins with, instead of the records that led to it
         self.weight = 0  # bytes recorded by this copy
         self.positions: dict[str, list[int]] | None = None  # by name, for who takes snapshots and forgets names
@@ -49,11 +50,17 @@ class Recording:
 
     @property
     def replaying(self) -> bool:
-        return self._replay is not None
+        """Whether something that must happen again has not yet."""
+        return self._replay is not None and not self._replay.caught_up
 
     @property
     def epoch(self) -> int:
         return self._parking.epoch
+
+    @property
+    def position(self) -> int:
+        """Where the next record will stand."""
+        return self._pos
 
     def finish(self) -> None:
         """The workflow has returned: its journal must be used up."""
@@ -109,11 +116,12 @@ class Recording:
 
     async def _record(
         self, kind: str, key: str, data: bytes, *, effects: Effects | None = None, ms: int | None = None
-    ) -> None:
-        """Add a record; returns after its commit, in the order of positions."""
+    ) -> int:
+        """Add a record; its position, after its commit and in the order of positions."""
         pos = self._pos
         await self._hand_in(kind, key, data, effects, ms)
         await self._in_turn(pos)
+        return pos
 
     def _hand_in(
         self, kind: str, key: str, data: bytes, effects: Effects | None, ms: int | None

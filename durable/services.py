@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 import orjson
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 READ_JOURNAL = "select durable.read_journal($1, $2)"
 READ_VALUES = "select durable.read_values($1, $2)"
 READ_CHILDREN = "select durable.read_children($1, $2, $3)"
+READ_LOGGED = "select durable.read_logged($1, $2, $3, $4, $5)"
 LINE_OF = (
     "select json_build_array(durable.line_of($1, $2),"
     " (select extract(epoch from w.deadline) from durable.workflow w where w.name = $2))"
@@ -82,6 +84,11 @@ class Services:
         first, last = which.get("first"), which.get("last")
         params = [first and first.encode(), last and last.encode(), _array(ids)]
         return list(orjson.loads(await self._reads.call(READ_CHILDREN, params) or b"[]"))
+
+    async def read_logged(self, run_id: str, task_id: str, level: str, first: UUID, last: UUID) -> list[Any]:
+        """Log lines of a task: [step, message, fields]."""
+        params = [part.encode() for part in (run_id, task_id, level, str(first), str(last))]
+        return list(orjson.loads(await self._reads.call(READ_LOGGED, params) or b"[]"))
 
     async def _with_values(self, run_id: str, records: list[Record]) -> list[Record]:
         hashes = {found for record in records if (found := referenced(record.body))}

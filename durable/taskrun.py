@@ -186,7 +186,8 @@ class TaskRun:
         replay = Replay(self.claimed.run_id, records) if records else None
         pos = everything[-1].pos + 1 if everything else 0
         context = DurableContext(self._services, self.parking, replay, pos, self._queue, prefix, self.claimed.version)
-        context.snapshot = context.opened(saved[-1].body) if saved else None
+        if saved:
+            context.snapshot, context.snapshot_pos = context.opened(saved[-1].body), saved[-1].pos
         return context
 
     # ---------------------------------------------------------------- how it goes on

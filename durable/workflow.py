@@ -12,6 +12,7 @@ from durable.errors import WrongArguments
 from durable.retry import ONCE, RetryPolicy
 
 Lane = Literal["loop", "thread", "process"]
+DeadlineAction = Literal["fail", "cancel"]
 Body = Callable[..., Awaitable[Any]]
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -79,6 +80,7 @@ class Workflow:
     max_active_per_key: int | None = None
     max_running_per_key: int | None = None
     deadline: float | None = None
+    deadline_action: DeadlineAction = "fail"
     cleanup: Body | None = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Awaitable[Any]:
@@ -95,6 +97,7 @@ class Workflow:
             "max_active_per_key": self.max_active_per_key,
             "max_running_per_key": self.max_running_per_key,
             "deadline": self.deadline,
+            "deadline_action": self.deadline_action,
         }
 
 
@@ -112,14 +115,15 @@ def workflow(
     max_active_per_key: int | None = None,
     max_running_per_key: int | None = None,
     deadline: float | timedelta | None = None,
+    deadline_action: DeadlineAction = "fail",
     cleanup: Body | None = None,
 ) -> Callable[[Body], Workflow]: ...
 def workflow(fn: Body | None = None, /, *, name: str | None = None, **options: Any) -> Any:
     """Make a workflow of an `async def f(ctx, ...)`.
 
     `max_active_runs` counts runs from start to end, `max_running` only while they run; the `per_key` forms count
-    runs with the same `cap_key`. `deadline` ends a run that is not done in time; `cleanup(ctx, **input)` runs when
-    it is cancelled or past its deadline.
+    runs with the same `cap_key`. `deadline` ends a run that is not done in time, as failed or, with
+    `deadline_action="cancel"`, as cancelled; `cleanup(ctx, **input)` runs when it is cancelled or past its deadline.
     """
 
     def decorate(fn: Body) -> Workflow:

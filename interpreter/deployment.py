@@ -72,7 +72,11 @@ class Loaded:
             language=self.plan.language,
             source=self.source,
             plan=self.plan.to_json(),
-            settings={"max_active_runs": own.max_active_runs, "deadline": own.deadline_seconds},
+            settings={
+                "max_active_runs": own.max_active_runs,
+                "deadline": own.deadline_seconds,
+                "deadline_action": own.deadline_action,
+            },
         )
 
 

@@ -38,22 +38,23 @@ begin
       'Give the program''s workflow another name.');
   end if;
   insert into durable.workflow as w (name, params, has_cleanup, max_active_runs, max_running,
-                                     max_active_per_key, max_running_per_key, deadline, registered_at)
+                                     max_active_per_key, max_running_per_key, deadline, deadline_action, registered_at)
   select x.name, coalesce(x.params, '{}'), coalesce(x.has_cleanup, false), x.max_active_runs, x.max_running,
-         x.max_active_per_key, x.max_running_per_key, make_interval(secs => x.deadline), durable.now()
+         x.max_active_per_key, x.max_running_per_key, make_interval(secs => x.deadline), coalesce(x.deadline_action, 'fail'),
+         durable.now()
   from json_to_recordset(_workflows) as x (name text, params json, has_cleanup boolean, max_active_runs int,
-       max_running int, max_active_per_key int, max_running_per_key int, deadline double precision)
+       max_running int, max_active_per_key int, max_running_per_key int, deadline double precision, deadline_action text)
   order by x.name
   on conflict (name) do update
     set params = excluded.params, has_cleanup = excluded.has_cleanup,
         max_active_runs = excluded.max_active_runs, max_running = excluded.max_running,
         max_active_per_key = excluded.max_active_per_key, max_running_per_key = excluded.max_running_per_key,
-        deadline = excluded.deadline, registered_at = excluded.registered_at
+        deadline = excluded.deadline, deadline_action = excluded.deadline_action, registered_at = excluded.registered_at
     where (w.params::text, w.has_cleanup, w.max_active_runs, w.max_running,
-           w.max_active_per_key, w.max_running_per_key, w.deadline)
+           w.max_active_per_key, w.max_running_per_key, w.deadline, w.deadline_action)
           is distinct from
           (excluded.params::text, excluded.has_cleanup, excluded.max_active_runs, excluded.max_running,
-           excluded.max_active_per_key, excluded.max_running_per_key, excluded.deadline);
+           excluded.max_active_per_key, excluded.max_running_per_key, excluded.deadline, excluded.deadline_action);
   return query
     select durable.line_of(q, x.name), q, x.name
     from json_to_recordset(_workflows) as x (name text) cross join unnest(_queues) q;
@@ -86,21 +87,23 @@ begin
   capped := _owned or _active <> '{}' or _other <> '{}';
 
   with s as materialized (
-    select x.id, coalesce(x.run, x.id) as run, x.parent, x.line, coalesce(x.prio, 5)::smallint as prio,
+    select x.id, coalesce(x.run, x.id) as run, x.parent, x.parent_run, x.parent_task, x.line, coalesce(x.prio, 5)::smallint as prio,
            coalesce(x.epoch, 0) as epoch, greatest(x.at, _now) as at, x.deadline,
+           case when x.deadline is not null then durable.deadline_cancels(x.line) end as cancels,
            coalesce(x.version, _current ->> x.line::text) as version, x.cap, x.tags,
            coalesce(x.input, '{}') as input,
            case when x.at > _now then 'delayed' when x.line = any (_other) then 'queued'
                 when x.active_cap is not null then case when x.active_cap = '' then 'active' else 'queued' end
                 when x.line = any (_active) then 'queued' else 'active' end as state
     from json_to_recordset(_tasks) as x (id uuid, run uuid, parent uuid, line int, prio int, epoch int, at timestamptz,
-         deadline double precision, version text, cap text, tags text[], active_cap text, input json)
+         deadline double precision, version text, cap text, tags text[], active_cap text, input json, parent_run uuid,
+         parent_task uuid)
   ), t as (
-    insert into durable.task (task_id, run_id, parent_id, line, state, prio, epoch, ready_at, wake_at, created_at,
-                              deadline_at, version, cap_key, tags, input)
-    select s.id, s.run, s.parent, s.line, s.state::durable.task_state, s.prio, s.epoch, s.at,
+    insert into durable.task (task_id, run_id, parent_id, parent_run, parent_task, line, state, prio, epoch, ready_at, wake_at, created_at,
+                              deadline_at, deadline_cancels, version, cap_key, tags, input)
+    select s.id, s.run, s.parent, s.parent_run, s.parent_task, s.line, s.state::durable.task_state, s.prio, s.epoch, s.at,
            case when s.state = 'delayed' then s.at end, _now,
-           s.at + make_interval(secs => s.deadline), s.version, s.cap, s.tags, s.input
+           s.at + make_interval(secs => s.deadline), s.cancels, s.version, s.cap, s.tags, s.input
     from s
   ), r as (
     insert into durable.ready (line, prio, ready_at, task_id, epoch)
@@ -112,7 +115,7 @@ begin
     select s.at + make_interval(secs => s.deadline), s.id, true from s where s.deadline is not null
   ), c as (
     insert into durable.open_child (parent_id, child_id)
-    select s.parent, s.id from s where s.parent is not null
+    select coalesce(s.parent, s.parent_task), s.id from s where s.parent is not null or s.parent_task is not null
   )
   select array_agg(distinct s.line) filter (where s.state = 'active') into lines from s;
 
@@ -125,6 +128,12 @@ begin
                              from json_to_recordset(_tasks) as x (id uuid, active_cap text)) end);
   end if;
 end
+$$;
+
+-- deadline_cancels: whether a run of this line that is past its deadline was cancelled, and has not failed.
+create or replace function durable.deadline_cancels(_line int) returns boolean
+language sql stable as $$
+  select w.deadline_action = 'cancel' from durable.line l join durable.workflow w on w.name = l.workflow where l.line = _line
 $$;
 
 -- start_runs: root tasks in bulk. Where a run's idempotency key was used before, nothing is made and the

@@ -27,7 +27,7 @@ create or replace function durable.deploy(
   _source   text,
   _plan     json,
   _by       text default current_user,
-  _settings json default '{}'  -- as a workflow is registered: params, caps, deadline in seconds
+  _settings json default '{}'  -- as a workflow is registered: params, caps, deadline in seconds, deadline_action
 ) returns boolean
 language plpgsql as $$
 declare
@@ -51,10 +51,16 @@ begin
   update durable.workflow w
   set version = _version, params = coalesce(x.params, '{}'), max_active_runs = x.max_active_runs, max_running = x.max_running,
       max_active_per_key = x.max_active_per_key, max_running_per_key = x.max_running_per_key,
-      deadline = make_interval(secs => x.deadline), registered_at = _now
+      deadline = make_interval(secs => x.deadline), deadline_action = coalesce(x.deadline_action, 'fail'), registered_at = _now
   from json_to_record(_settings) as x (params json, max_active_runs int, max_running int, max_active_per_key int,
-       max_running_per_key int, deadline double precision)
+       max_running_per_key int, deadline double precision, deadline_action text)
   where w.name = _workflow;
+  if (select w.max_active_runs from durable.workflow w where w.name = _workflow) is distinct from _had.max_active_runs then
+    -- A cap that was raised has room for runs that stand in line.
+    insert into durable.signal (shard, id, kind, name)
+    values (durable.shard('a:' || _workflow), durable.uuid7(), 'slot', 'a:' || _workflow);
+    perform pg_notify('durable_work', 's');
+  end if;
   perform pg_notify('durable_work', 'v');
   return true;
 end

@@ -58,7 +58,8 @@ begin
           started_at = coalesce(t.started_at, e.a)
       from e join durable.held h on h.task_id = e.t
       where t.task_id = e.t and (h.worker_id = _worker) is true and h.epoch = e.e
-      returning t.task_id, (t.parent_id is not null or t.caps is not null or t.deadline_at is not null or e.m) as more
+      returning t.task_id, (t.parent_id is not null or t.parent_task is not null or t.caps is not null
+                            or t.deadline_at is not null or e.m) as more
     ), d as (
       delete from durable.held h using u where h.task_id = u.task_id
     )

@@ -6,13 +6,12 @@ from datetime import UTC, datetime
 from typing import Any
 
 from durable import DurableContext, Workflow
-from durable.errors import Cancelled
 from durable.workflow import Params
 from interpreter.driver import units
 from interpreter.driver.drive import Drive
 from interpreter.driver.failure import of_run
 from interpreter.driver.functions_protocol import Functions
-from interpreter.driver.saving import resumed
+from interpreter.driver.saving import Resumed
 from interpreter.plan import Plan
 from interpreter.walker import Evaluator, Program, Walk, require_sound, walk_of_unit
 from interpreter.walker.commands import Unit
@@ -64,7 +63,7 @@ class _Runner:
         if unit is not None:
             return units.answer(end)
         if end.outcome == "cancelled":
-            raise Cancelled("cancel:the run was stopped")
+            ctx.cancel((end.error or {}).get("message") or "the run was stopped")
         if end.outcome == "failed":
             raise of_run(end)
         return end.value
@@ -72,7 +71,8 @@ class _Runner:
     def _begin(self, ctx: DurableContext, unit: Unit | None, inputs: dict[str, Any]) -> tuple[Walk, Any]:
         """Where the walk stands, and what moves it first: its start, or what a snapshot left open."""
         if ctx.snapshot is not None:
-            return resumed(self._program, self._evaluator, ctx.snapshot)
+            saved = Resumed(self._program, self._evaluator, ctx.snapshot)
+            return saved.walk, saved
         return self._walk(unit), Started({}, self._globals(ctx, inputs), spawn_over=self._spawn_over)
 
     def _walk(self, unit: Unit | None) -> Walk:

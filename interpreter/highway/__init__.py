@@ -84,9 +84,15 @@ def highway_workflow(
     iterations: int = ITERATIONS,
     **options: Any,
 ) -> durable.Workflow:
-    """The workflow for a worker. `options` are those of `plan_workflow`."""
-    plan = compile_workflow(source, iterations=iterations)
-    given = {"deadline": plan.meta.get("deadline"), **options}
+    """The workflow for a worker. `options` are those of `plan_workflow`; caps and deadline are the definition's own
+    unless they say otherwise."""
+    plan, own = compile_workflow(source, iterations=iterations), _read(source)[0]
+    given = {
+        "deadline": plan.meta.get("deadline"),
+        "deadline_action": own.deadline_action,
+        "max_active_runs": own.max_active_runs,
+        **options,
+    }
     return plan_workflow(plan, functions, HighwayTemplates(plan, strict=strict), **given)
 
 

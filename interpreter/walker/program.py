@@ -73,6 +73,7 @@ class Layout:
         "gated",
         "gpending",
         "guarded",
+        "handlers",
         "ids",
         "index",
         "ins",
@@ -126,6 +127,7 @@ class Layout:
         self.gpending = [sum(edge.gate for edge in edges) for edges in self.ins]
         self.gated = [count > 0 for count in self.gpending]
         self.arcs = [tuple(edge for edge in edges if edge.kind == "arc") for edges in outs]
+        self.handlers = [any(edge.kind in ("on_success", "on_failure") for edge in edges) for edges in self.ins]
         self.watched = [any(edge.kind == "on_failure" for edge in edges) for edges in outs]
         self.carried = [any(self._ends_operator(edge) for edge in edges) for edges in outs]
         self.unless_of: dict[int, list[EdgeInfo]] = {}
