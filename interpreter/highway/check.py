@@ -41,13 +41,17 @@ class Text(NamedTuple):
     condition: bool = False
 
 
-def check_templates(workflow: Workflow, positions: dict[str, Position]) -> list[Fault]:
-    """Templates that do not parse, names that nothing can ever define, secrets where they would be stored."""
+def check_templates(workflow: Workflow, positions: dict[str, Position], *, names: bool = True) -> list[Fault]:
+    """Templates that do not parse, names that nothing can ever define, secrets where they would be stored.
+
+    Without `names`, what is not defined is not judged.
+    """
     visible = Visibility(workflow)
     found: list[Fault] = []
     for loc, task in operators(workflow):
         for text in texts_of(task):
             found += _check_text(visible, loc, task, text)
+    found = [fault for fault in found if names or fault.kind != "undefined"]
     return [fault.at(positions.get(fault.task_id or "")) for fault in found]
 
 
