@@ -20,6 +20,7 @@ from interpreter.driver import Functions, plan_workflow
 from interpreter.errors import ProgramError
 from interpreter.highway.check import check_templates, unheard_of
 from interpreter.highway.compiler import Compiler
+from interpreter.highway.constants import idle_tasks
 from interpreter.highway.evaluator import HighwayTemplates
 from interpreter.plan import Plan
 from interpreter.walker import check_plan
@@ -67,13 +68,15 @@ def check_workflow(
         return Findings(None, _in_order(faults), ())
     vague = any(hides_names(fault) for fault in faults)
     faults += check_templates(workflow, positions, names=not vague)
-    plan = None
+    plan, idle = None, list[Fault]()
     if _TANGLED.isdisjoint(fault.kind for fault in faults):
         compiler = Compiler(connected(workflow) if faults else workflow, positions, iterations)
         plan = compiler.plan()
-        faults += [*compiler.faults, *_faults_of(plan)]
+        broken = [*compiler.faults, *_faults_of(plan)]
+        faults += broken
+        idle = [] if broken else idle_tasks(plan, positions)
     lint = source.lint() if isinstance(source, Document) else workflow.lint()
-    warnings = (*lint, *unheard_of(workflow, others, positions))
+    warnings = (*lint, *idle, *unheard_of(workflow, others, positions))
     return Findings(None if faults else plan, _in_order(faults), _in_order(warnings))
 
 
