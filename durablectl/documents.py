@@ -11,7 +11,7 @@ from durablectl import exits
 from durablectl.database import with_client
 from durablectl.jsontext import print_json
 from highway_dsl.faults import Fault
-from interpreter.deployment import Loaded, Unloadable, check, read
+from interpreter.deployment import Loaded, Unloadable, Written, check, read
 
 
 class Reading(NamedTuple):
@@ -30,8 +30,13 @@ def read_files(files: Sequence[str]) -> Reading:
             written += read(file)
         except Unloadable as exc:
             faults += [_said(file, fault) for fault in exc.faults] or [str(exc)]
+    return look_at(written, faults)
+
+
+def look_at(written: Sequence[Written], faults: Sequence[str] = ()) -> Reading:
+    """Check workflows together, after what is known to be wrong with their files."""
     loaded = check(written)
-    faults += [*_namesakes(loaded)]
+    faults = [*faults, *_namesakes(loaded)]
     faults += [_said(each.file, fault) for each in loaded for fault in each.findings.faults]
     warnings = [_said(each.file, fault) for each in loaded for fault in each.findings.warnings]
     return Reading(loaded, faults, warnings)
@@ -88,11 +93,15 @@ def _described(loaded: Loaded) -> dict[str, Any]:
 
 def sound(files: Sequence[str]) -> list[Loaded]:
     """The workflows of files, or a refusal with everything that is wrong with them."""
-    found = read_files(files)
+    return required(read_files(files), ", ".join(files))
+
+
+def required(found: Reading, files: str) -> list[Loaded]:
+    """What was found, or a refusal with everything that is wrong with it."""
     for warning in found.warnings:
         print(f"warning: {warning}", file=sys.stderr)
     if found.faults:
-        raise Unloadable(", ".join(files), message="cannot be deployed:\n  " + "\n  ".join(found.faults))
+        raise Unloadable(files, message="cannot be deployed:\n  " + "\n  ".join(found.faults))
     return found.loaded
 
 

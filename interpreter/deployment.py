@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import runpy
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -106,7 +106,7 @@ def read(path: str | Path) -> list[Written]:
     """The workflows of a file as far as they can be understood. A Python file is run, once."""
     file = Path(path)
     if file.suffix == ".py":
-        return [Written(str(path), workflow, workflow.to_yaml()) for workflow in _built_by(file)]
+        return _run(file)
     if file.suffix not in _READERS:
         raise Unloadable(str(file), message="not a workflow: its name ends in none of .yaml, .yml, .json and .py")
     text = _text(file)
@@ -143,28 +143,35 @@ def _text(file: Path) -> str:
         raise Unloadable(str(file), message=f"cannot be read: {getattr(exc, 'strerror', None) or exc}") from None
 
 
-def _built_by(file: Path) -> list[Workflow]:
-    """The workflows that a Python file holds when it has run; a builder is built."""
+def _run(file: Path) -> list[Written]:
     if not file.is_file():
         raise Unloadable(str(file), message="there is no such file")
     sys.path.insert(0, str(file.parent.resolve()))
     try:
-        names = runpy.run_path(str(file), run_name=file.stem)
-        built = [value.build() if isinstance(value, WorkflowBuilder) else value for value in names.values()]
-    except ValidationError as exc:
-        raise Unloadable(str(file), faults_of(exc)) from None
+        return built(str(file), runpy.run_path(str(file), run_name=file.stem))
+    except (Unloadable, ValidationError) as exc:
+        raise as_unloadable(str(file), exc) from None
     except Exception as exc:
         raise Unloadable(str(file), message=f"cannot be run: {type(exc).__name__}: {exc}") from exc
     finally:
         sys.path.remove(str(file.parent.resolve()))
-    found = {workflow.name: workflow for workflow in built if isinstance(workflow, Workflow)}
+
+
+def as_unloadable(file: str, error: Unloadable | ValidationError) -> Unloadable:
+    return error if isinstance(error, Unloadable) else Unloadable(file, faults_of(error))
+
+
+def built(file: str, names: Mapping[str, object]) -> list[Written]:
+    """The workflows that a Python file holds when it has run; a builder is built."""
+    held = [value.build() if isinstance(value, WorkflowBuilder) else value for value in names.values()]
+    found = {workflow.name: workflow for workflow in held if isinstance(workflow, Workflow)}
     if not found:
         raise Unloadable(
-            str(file),
+            file,
             message="builds no workflow: have a module-level name hold a highway_dsl Workflow"
             " (workflows in code are served by `durable worker`, not deployed)",
         )
-    return list(found.values())
+    return [Written(file, workflow, workflow.to_yaml()) for workflow in found.values()]
 
 
 class Deployed:
