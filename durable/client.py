@@ -216,6 +216,17 @@ class Durable:
         rows = await self._ask("steps_query", str(_uuid(run_id)))
         return [StepRecord(**{**row, "body": self._opened(row["body"])}) for row in rows]
 
+    async def history(self, run_id: str) -> Sequence[StepRecord]:
+        """As `steps`, with large values in their places."""
+        rows = await self._ask("steps_query", str(_uuid(run_id)))
+        hashes = sorted({ref for row in rows if (ref := codec.referenced(row["body"]))})
+        values: dict[str | None, Any] = {}
+        if hashes:
+            found = await self._fetch("select durable.read_values(%s, %s) as v", (_uuid(run_id), hashes))
+            values = found[0]["v"] or {}
+        bodies = [values.get(codec.referenced(row["body"]), row["body"]) for row in rows]
+        return [StepRecord(**{**row, "body": self._opened(body)}) for row, body in zip(rows, bodies, strict=True)]
+
     async def waits(self, run_id: str) -> Sequence[WaitInfo]:
         """What a run waits for now, besides times."""
         rows = await self._ask("waits_query", str(_uuid(run_id)))

@@ -12,18 +12,18 @@ import inspect
 import multiprocessing
 import os
 import pickle
+import socket
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 from pebble import ProcessPool
 
+from durable.hearing import Ears, Effects, Mouth
 from durable.redaction import everywhere
 from durable.retry import RetryPolicy
 from durable.runlog import RunLog
 from durable.workflow import Lane, policy_of
-
-Effects = dict[str, list[dict[str, Any]]]
 
 
 class AttemptTimeout(Exception):
@@ -31,10 +31,7 @@ class AttemptTimeout(Exception):
 
 
 class StepInfo:
-    """What a step may know and say about itself: `durable.current_step()`.
-
-    In a process of its own a step can say nothing to the store: its log lines stay in that process's log.
-    """
+    """What a step may know and say about itself: `durable.current_step()`."""
 
     __slots__ = ("_key", "_tell", "attempt", "name", "run_id", "task_id")
     replaying = False
@@ -73,6 +70,10 @@ class StepInfo:
             }
         )
 
+    def speak_by(self, tell: Callable[[Effects], None]) -> None:
+        """Let what the step says go this way."""
+        self._tell = tell
+
     def say(self, effects: Effects) -> None:
         if self._tell is not None:
             self._tell(effects)
@@ -100,6 +101,7 @@ class Lanes:
         self._process_count = processes
         self._threads: ThreadPoolExecutor | None = None
         self._processes: ProcessPool | None = None
+        self._ears: Ears | None = None
 
     async def run(
         self,
@@ -134,6 +136,8 @@ class Lanes:
         if self._processes is not None:
             self._processes.stop()  # type: ignore[no-untyped-call]  # pebble leaves it untyped
             self._processes.join()
+        if self._ears is not None:
+            self._ears.close()
 
     async def _in_thread(self, fn: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         if self._threads is None:
@@ -145,13 +149,10 @@ class Lanes:
         self, info: StepInfo, fn: Callable[..., Any], args: Any, kwargs: Any, timeout: float | None
     ) -> Any:
         _check_picklable(info.name, fn, args, kwargs)
-        if self._processes is None:
-            # forkserver: a fork of a process with threads and an event loop is not safe.
-            self._processes = ProcessPool(
-                max_workers=self._process_count, context=multiprocessing.get_context("forkserver")
-            )
-        job: Future[Any] = self._processes.schedule(
-            _in_child, args=(info, fn, args, kwargs, dict(os.environ)), timeout=timeout
+        pool, ears = self._pool()
+        number = ears.expect(info.say)
+        job: Future[Any] = pool.schedule(
+            _in_child, args=(info, number, fn, args, kwargs, dict(os.environ)), timeout=timeout
         )
         try:
             return await asyncio.wrap_future(job)
@@ -162,6 +163,20 @@ class Lanes:
             if timeout is not None:
                 raise AttemptTimeout(f"took longer than {timeout:g} s, and its process was killed") from None
             raise
+        finally:
+            ears.dismiss(number)
+
+    def _pool(self) -> tuple[ProcessPool, Ears]:
+        if self._processes is None or self._ears is None:
+            self._ears = Ears()
+            # forkserver: a fork of a process with threads and an event loop is not safe.
+            self._processes = ProcessPool(
+                max_workers=self._process_count,
+                context=multiprocessing.get_context("forkserver"),
+                initializer=_give_mouth,
+                initargs=(self._ears.mouth,),
+            )
+        return self._processes, self._ears
 
 
 def is_async(fn: Callable[..., Any]) -> bool:
@@ -212,10 +227,23 @@ def _lane_of(fn: Callable[..., Any], timeout: float | None) -> Lane:
     return "thread" if timeout is None else "process"
 
 
-def _in_child(info: StepInfo, fn: Callable[..., Any], args: Any, kwargs: Any, environment: dict[str, str]) -> Any:
+# In a process of the pool: where to say things to the worker.
+_mouth: socket.socket | None = None
+
+
+def _give_mouth(mouth: socket.socket) -> None:
+    global _mouth
+    _mouth = mouth
+
+
+def _in_child(
+    info: StepInfo, number: int, fn: Callable[..., Any], args: Any, kwargs: Any, environment: dict[str, str]
+) -> Any:
     # The fork server keeps the environment that it was started with; a step sees its worker's as it is now.
     os.environ.clear()
     os.environ.update(environment)
+    if _mouth is not None:
+        info.speak_by(Mouth(_mouth, number))
     current.set(info)
     result = fn(*args, **kwargs)
     return asyncio.run(result) if inspect.iscoroutine(result) else result

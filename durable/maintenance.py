@@ -22,6 +22,7 @@ log = structlog.get_logger("durable.maintenance")
 # One batch: answers how many went and how far it came; null when another worker is at it.
 RUNS = "select pruned, reached from durable.prune_runs(durable.now() - make_interval(secs => %s), %s, %s)"
 EVENTS = "select pruned, reached from durable.prune_events(durable.now() - make_interval(secs => %s), %s, %s)"
+ACCESSES = "select pruned, reached from durable.prune_secret_access(durable.now() - make_interval(secs => %s), %s, %s)"
 
 
 class Pruned(NamedTuple):
@@ -29,10 +30,11 @@ class Pruned(NamedTuple):
 
     runs: int
     events: int
+    accesses: int = 0
 
 
 class Pruner:
-    """Removes finished runs and events that are older than the retention setting."""
+    """Removes finished runs, events and audit rows of secrets that are older than the retention setting."""
 
     MOST = 500
     # A batch that takes longer is halved: its runs have many children or records.
@@ -57,11 +59,11 @@ class Pruner:
         """Prune all that is old enough."""
         session = await connect(self._dsn, "durable-prune")
         try:
-            pruned = Pruned(await self._prune(session, RUNS), await self._prune(session, EVENTS))
+            pruned = Pruned(*[await self._prune(session, what) for what in (RUNS, EVENTS, ACCESSES)])
         finally:
             await session.close()
         if any(pruned):
-            log.info("pruned", runs=pruned.runs, events=pruned.events)
+            log.info("pruned", **pruned._asdict())
         return pruned
 
     async def _prune(self, session: psycopg.AsyncConnection, sql: str) -> int:

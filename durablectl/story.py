@@ -124,17 +124,21 @@ def _until(body: dict[str, Any]) -> datetime | None:
 
 def waiting_for(story: Story) -> list[str]:
     """What has to happen before the run goes on, in words."""
-    run = story.run
+    if story.run.state != "parked":
+        return waiting_to_start(story.run)
+    return [*_times(story), *(_wait(story, wait) for wait in story.waits if wait.outcome is None)]
+
+
+def waiting_to_start(run: RunInfo) -> list[str]:
+    """What a run that could go on needs for it."""
+    worker = f"a worker that serves queue {run.queue!r}"
     simple = {
-        "ready": f"a worker that serves queue {run.queue!r}",
-        "queued": f"a free slot{f' of {run.cap_key!r}' if run.cap_key else ''}",
+        "ready": worker,
+        # Workers give out slots: without one, a run is queued though every slot is free.
+        "queued": f"a free slot{f' of {run.cap_key!r}' if run.cap_key else ''}, and {worker}",
         "delayed": f"its start at {said(run.wake_at)}",
     }
-    if run.state in simple:
-        return [simple[run.state]]
-    if run.state != "parked":
-        return []
-    return [*_times(story), *(_wait(story, wait) for wait in story.waits if wait.outcome is None)]
+    return [simple[run.state]] if run.state in simple else []
 
 
 def _times(story: Story) -> Iterable[str]:

@@ -152,6 +152,7 @@ create table if not exists durable.secret_access (
 );
 create index if not exists secret_access_run on durable.secret_access (run_id);
 create index if not exists secret_access_name on durable.secret_access (name, at);
+create index if not exists secret_access_at on durable.secret_access (at);
 
 -- Makes references to secrets unforgeable: text from outside that looks like one is only text.
 create table if not exists durable.secret_salt (
@@ -200,4 +201,24 @@ create or replace function durable.note_secret_access(
 language sql as $$
   insert into durable.secret_access (id, at, name, provider, who, run_id, task_id, step, attempt)
   values (durable.uuid7(), durable.now(), _name, _provider, _who, _run, _task, _step, _attempt)
+$$;
+
+-- prune_secret_access: up to _limit audit rows of [_after, _before), oldest first. One pruner at a time: whoever comes
+-- second gets null. Locks: its rows (skip locked).
+create or replace function durable.prune_secret_access(
+  _before timestamptz, _limit int default 500, _after timestamptz default '-infinity',
+  out pruned int, out reached timestamptz)
+language plpgsql set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off as $$
+begin
+  if not pg_try_advisory_xact_lock(1146442307, 2) then
+    return;
+  end if;
+  with o as materialized (
+    select a.id from durable.secret_access a where a.at >= _after and a.at < _before
+    order by a.at limit _limit for update skip locked
+  ), d as (
+    delete from durable.secret_access a using o where a.id = o.id returning a.at
+  )
+  select count(*), max(d.at) into pruned, reached from d;
+end
 $$;
