@@ -26,7 +26,7 @@ def uuid7() -> str:
 
 def fine_uuid7() -> str:
     """A new id that also keeps the order within a millisecond: its next twelve bits are a part of it."""
-    now = time.time_ns()
+    now = time_ns()
     fraction = now % 1_000_000 * 4096 // 1_000_000
     stamp = f"{now // 1_000_000:012x}"
     return f"{stamp[:8]}-{stamp[8:]}-7{fraction:03x}{uuid7()[18:]}"
