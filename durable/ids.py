@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from time import time_ns
+import time
 
 # 20 KiB of randomness at a time: one system call for two thousand ids.
 _POOL_SIZE = 10 * 2048
@@ -20,13 +20,13 @@ def uuid7() -> str:
         _pool, _at = os.urandom(_POOL_SIZE), 0
     noise = _pool[_at : _at + 10].hex()
     _at += 10
-    stamp = f"{time_ns() // 1_000_000:012x}"
+    stamp = f"{time.time_ns() // 1_000_000:012x}"
     return f"{stamp[:8]}-{stamp[8:]}-7{noise[:3]}-{_VARIANT[noise[3]]}{noise[4:7]}-{noise[7:19]}"
 
 
 def fine_uuid7() -> str:
     """A new id that also keeps the order within a millisecond: its next twelve bits are a part of it."""
-    now = time_ns()
+    now = time.time_ns()
     fraction = now % 1_000_000 * 4096 // 1_000_000
     stamp = f"{now // 1_000_000:012x}"
     return f"{stamp[:8]}-{stamp[8:]}-7{fraction:03x}{uuid7()[18:]}"
