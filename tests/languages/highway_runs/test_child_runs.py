@@ -27,7 +27,7 @@ def child() -> Workflow:
 
 
 def sleeper() -> Workflow:
-    return WorkflowBuilder("child").wait("nap", wait_for="P1D").task("woke", "f").build()
+    return WorkflowBuilder("child").wait("nap", wait_for="P1D").task("woke", "f").build().set_max_active_runs(9)
 
 
 async def test_children_are_runs_that_say_who_started_them(stage: Stage) -> None:
