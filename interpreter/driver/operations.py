@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from durable import EventTimeout, RetryPolicy, StepFailed, current_step
@@ -17,7 +18,7 @@ from durable.retry import ONCE
 from durable.workflow import Lane, policy_of
 from interpreter.driver import units
 from interpreter.driver.failure import seen_by_walker, voids_of
-from interpreter.driver.moments import end_of
+from interpreter.driver.moments import end_of, moment_of
 from interpreter.driver.retries import policy
 from interpreter.driver.runs import call_workflows
 from interpreter.walker import next_try
@@ -135,9 +136,10 @@ async def set_timer(drive: Drive, command: SetTimer) -> Record:
 async def wait_for_event(drive: Drive, command: WaitForEvent) -> Record:
     """The event's payload; after a timeout, another wait if the policy says so."""
     name, attempt, used = command.path, 1, dict[str, int]()
+    since = None if command.since is None else datetime.fromtimestamp(moment_of(command.since), UTC)
     while True:
         try:
-            payload = await drive.ctx.wait_for_event(command.event, timeout=command.timeout, name=name)
+            payload = await drive.ctx.wait_for_event(command.event, timeout=command.timeout, since=since, name=name)
             return Settled(command.path, value=payload)
         except EventTimeout as exc:
             again = next_try(command.retry, used, seen_by_walker(exc))
