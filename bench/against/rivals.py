@@ -65,9 +65,10 @@ class Environment:
 
     async def _install(self) -> None:
         shutil.rmtree(self._folder, ignore_errors=True)
-        await said_by(Path(sys.executable), "-m", "venv", self._folder)
-        pip = ("-m", "pip", "--disable-pip-version-check", "install", "-qq")
-        await said_by(self._python, *pip, *self._rival.packages)
+        own = Path(sys.executable)
+        await said_by(own, "-m", "venv", "--without-pip", self._folder)
+        pip = ("-m", "pip", "--python", self._python, "--disable-pip-version-check", "install", "-qq")
+        await said_by(own, *pip, *self._rival.packages)
 
     async def play(self, url: str, play: str, given: dict[str, Any]) -> dict[str, float]:
         """The numbers of one play on the empty database at `url`."""
