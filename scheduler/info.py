@@ -37,6 +37,7 @@ class ScheduleInfo(BaseModel):
     paused_at: datetime | None
     pause_note: str | None
     state: str
+    origin: str
     since: datetime
     cursor_at: datetime | None
     next_at: datetime | None

@@ -55,14 +55,15 @@ SPAWN = (
 HISTORY = "select * from durable.schedule_note where workflow in (%s, '*') order by at desc, id desc limit %s"
 TICKS = (
     "select i.*, coalesce(r.state, i.outcome) as state"
-    " from durable.tick i left join durable.run r on r.run_id = i.run_id where i.workflow = %s order by i.tick desc, i.attempt desc limit %s"
+    " from durable.tick i left join durable.run r on r.run_id = i.run_id"
+    " where i.workflow = %s order by i.tick desc, i.attempt desc limit %s"
 )
 HOLDERS = "select task_id from durable.hold where cap_key = %s order by slot"
 
 # What of a definition can be changed without beginning anew.
 TERMS = (
     "end_date", "catchup", "catchup_window", "overlap", "jitter", "deadline", "on_deadline", "depends_on_past",
-    "inputs", "queue", "prio", "tags",
+    "inputs", "queue", "prio", "tags", "origin",
 )  # fmt: skip
 
 
@@ -117,7 +118,7 @@ class Schedules:
         return bool(paused["it"])
 
     async def unpause(self, workflow: str, *, by: str | None = None, note: str | None = None) -> bool:
-        """Let ticks count again; those of the pause are made only if catchup asks for them. False: it was not paused."""
+        """Let ticks count again; those of the pause only if catchup asks for them. False: it was not paused."""
         async with self._changing() as connection:
             row, rule = await self._locked(connection, workflow)
             if not row["paused"]:
