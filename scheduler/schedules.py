@@ -118,7 +118,7 @@ class Schedules:
         return bool(paused["it"])
 
     async def unpause(self, workflow: str, *, by: str | None = None, note: str | None = None) -> bool:
-        """Let ticks count again; those of the pause only if catchup asks for them. False: it was not paused."""
+        """Let ticks count again; those of the pause run only if catchup asks for them. False: it was not paused."""
         async with self._changing() as connection:
             row, rule = await self._locked(connection, workflow)
             if not row["paused"]:
