@@ -65,6 +65,8 @@ async def deploy_loaded(client: Durable, loaded: Loaded) -> tuple[bool, Followed
 
 async def serve_schedules(url: str, workflows: Sequence[Workflow]) -> dict[str, Followed]:
     """Give workflows in code the schedules of their decorators, before they are served."""
+    if not workflows:
+        return {}
     for workflow in workflows:
         for warning in found.warnings if (found := findings_in_code(workflow)) else ():
             print(f"warning: workflow {workflow.name!r}: {warning}", file=sys.stderr)

@@ -43,6 +43,7 @@ class ScheduleInfo(BaseModel):
     next_at: datetime | None
     by: str | None
     changed_at: datetime
+    max_active_runs: int | None
     slots: int | None
     active: int
     owed: int
