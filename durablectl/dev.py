@@ -83,10 +83,8 @@ async def _scheduled(service: Service) -> str:
     """Set the schedules of the modules; what there is now, theirs and others."""
     await serve_schedules(service.url, service.workflows)
     found = await Schedules(service.url).list()
-    coming = min(
-        ((each.next_tick, each.workflow) for each in found if each.next_tick and not each.paused), default=None
-    )
-    if coming is None:
+    ahead = [(each.next_tick, each.workflow) for each in found if each.next_tick and not each.paused]
+    if (coming := min(ahead, default=None)) is None:
         return f"{len(found)} schedules" if found else "no schedules"
     return f"{len(found)} schedule{'s' * (len(found) > 1)}, next {coming[1]} at {said(coming[0])}"
 

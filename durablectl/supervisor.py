@@ -1,4 +1,4 @@
-"""Several processes under one parent, workers and a scheduler: it starts them, starts crashed ones again, and ends with them.
+"""Several processes under one parent: it starts them, starts crashed ones again, and ends with them.
 
 The children hold the reading end of a pipe that only the parent can write to. When the parent is gone, killed or
 not, the pipe ends and so do they.
@@ -100,9 +100,8 @@ class Supervisor:
             return place._replace(child=None, since=now, rest=0.0)
         steady = now - place.since > STEADY_SECONDS
         rest = FIRST_REST if steady or not place.rest else min(place.rest * 2, LONGEST_REST)
-        log.warning(
-            f"a {place.command[0]} process ended, starting another", ended=place.child.pid, code=code, rest=rest
-        )
+        what = f"a {place.command[0]} process ended, starting another"
+        log.warning(what, ended=place.child.pid, code=code, rest=rest)
         return place._replace(child=None, since=now, rest=rest)
 
     def _started(self, place: Place) -> Place:
