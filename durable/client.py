@@ -235,6 +235,12 @@ class Durable:
         self._lines = {key: line for key, line in self._lines.items() if key[1] != what.workflow}
         return bool(rows[0][0])
 
+    async def undeploy(self, workflow: str, *, by: str | None = None) -> None:
+        """Take a deployed workflow away, with its schedule, backfills and triggers. Its runs and versions stay to be
+        read. Refused while runs of it have not ended."""
+        await self._send("select durable.undeploy(%s, %s)", (workflow, by or getpass.getuser()), None)
+        self._lines = {key: line for key, line in self._lines.items() if key[1] != workflow}
+
     async def emit(self, name: str, payload: Any = None, *, key: str | None = None, connection: Any = None) -> str:
         """Emit an event; the same `key` emits once."""
         body = self._sealed(payload).decode()
