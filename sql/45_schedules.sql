@@ -194,7 +194,7 @@ begin
   update durable.schedule s
   set cursor_at = greatest(s.cursor_at, x.cursor), seen_at = greatest(s.seen_at, x.seen), next_at = x.next_at,
       waiting = x.waiting, state = case when x.ended then 'ended' else s.state end,
-      once_done = s.once_done or (s.cron = '@once' and x.made)
+      once_done = s.once_done or (s.cron is not distinct from '@once' and x.made)
   from json_to_recordset(_looks) as x (workflow text, cursor timestamptz, seen timestamptz, next_at timestamptz,
        waiting text, ended boolean, made boolean)
   where s.workflow = x.workflow;
@@ -253,10 +253,10 @@ begin
        last timestamptz, ticks int, follows timestamptz, by text);
   update durable.schedule_note n set last_tick = _x.last, ticks = n.ticks + _x.ticks, at = _now
   where n.id = (select p.id from durable.schedule_note p where p.workflow = _x.workflow order by p.at desc, p.id desc limit 1)
-    and n.kind = _x.kind and n.note = _x.text and n.last_tick = _x.follows and n.by is not distinct from _x.by;
+    and n.kind = _x.kind and n.note = _x.text and n.last_tick = _x.follows and n.by is not distinct from _x."by";
   if not found then
     insert into durable.schedule_note (id, workflow, at, kind, first_tick, last_tick, ticks, note, by)
-    values (durable.uuid7(), _x.workflow, _now, _x.kind, _x.first, _x.last, _x.ticks, _x.text, _x.by);
+    values (durable.uuid7(), _x.workflow, _now, _x.kind, _x.first, _x.last, _x.ticks, _x.text, _x."by");
   end if;
 end
 $$;
@@ -307,7 +307,7 @@ begin
   values (_x.workflow, _x.cron, make_interval(secs => _x.every), _x.timezone, _x.start_date, _x.end_date, _x.catchup,
     make_interval(secs => _x.catchup_window), _x.overlap, make_interval(secs => _x.jitter), make_interval(secs => _x.deadline),
     _x.on_deadline, _x.depends_on_past, _x.inputs, _x.queue, _x.prio, nullif(_x.tags, '{}'), _x.paused,
-    case when _x.paused then _x.by end, case when _x.paused then _now end, _x.definition, _x.version, _x.since, _now, _x.by, _now)
+    case when _x.paused then _x."by" end, case when _x.paused then _now end, _x.definition, _x.version, _x.since, _now, _x."by", _now)
   on conflict (workflow) do update
     set cron = excluded.cron, every = excluded.every, timezone = excluded.timezone, start_date = excluded.start_date,
         end_date = excluded.end_date, catchup = excluded.catchup, catchup_window = excluded.catchup_window,
