@@ -229,9 +229,9 @@ class Durable:
 
     # ---------------------------------------------------------------- acting
 
-    async def deploy(self, what: Deployment, *, by: str | None = None) -> bool:
+    async def deploy(self, what: Deployment, *, by: str | None = None, connection: Any = None) -> bool:
         """Make a version the one that new runs get; false if it was already. Runs that have begun keep theirs."""
-        rows = await self._send(DEPLOY, what.params(by or getpass.getuser()), None)
+        rows = await self._send(DEPLOY, what.params(by or getpass.getuser()), connection)
         self._lines = {key: line for key, line in self._lines.items() if key[1] != what.workflow}
         return bool(rows[0][0])
 
