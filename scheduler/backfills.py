@@ -208,7 +208,7 @@ class BackfillLooks:
             if not decided.decided and not over and decided.waiting == row["waiting"]:
                 return False
             await connection.execute(ADVANCE, (backfill, *self._params(row, decided), over))
-            faults.point("look.applied")
+            faults.point("backfill.applied")
         return True
 
     def _params(self, row: Row, decided: Step) -> tuple[Any, ...]:

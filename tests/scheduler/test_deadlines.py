@@ -90,6 +90,7 @@ async def test_a_run_that_ended_late_while_nobody_looked_raises_an_alert(stage: 
 async def test_a_tick_that_did_not_start_raises_an_alert(stage: Watching) -> None:
     """It waits for a slot; the alert has no run, and the run it gets in the end raises no other."""
     await stage.begin(overlap="queue", catchup="true")
+    await stage.tick(2)
     assert [alert.kind for alert in await stage.watch_at(june(2, 3))] == ["late"]
     [alert] = await stage.watch_at(june(3, 3))
     assert (alert.kind, alert.tick, alert.run_id) == ("not started", june(3), None)
@@ -147,6 +148,15 @@ async def test_ticks_of_the_time_before_deployment_raise_nothing(stage: Watching
     assert await stage.watch_at(june(10, 20)) == []
     [alert] = await stage.watch_at(june(11, 3))
     assert (alert.kind, alert.tick) == ("not started", june(11))
+
+
+async def test_a_schedule_is_watched_from_its_deployment(stage: Watching) -> None:
+    """Though the first scheduler comes only days later."""
+    stage.now_is(june(1, 15))
+    stage.workflow("w")
+    await stage.set(deadline="2h", catchup="true")
+    [alert] = await stage.watch_at(june(4, 12))
+    assert (alert.kind, alert.tick, alert.last_tick) == ("not started", june(2), june(4))
 
 
 async def test_a_manual_run_has_no_deadline_of_the_schedule(stage: Watching) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from scheduler.store import TickLooks
 from tests.faults.fleet import eventually
-from tests.scheduler.scheduler_process import Order, SchedulerProcess
+from tests.scheduler.scheduler_process import Schedulers, locked
 from tests.scheduler.stage import Stage, june
 
 MANY = """
@@ -30,27 +30,6 @@ def make_many(stage: Stage, count: int, cron: str, first: object, slots: int | N
     """Schedules in bulk, due at the same instant."""
     stage.store.run(MANY, slots, count)
     stage.store.run(SCHEDULES, cron, first)
-
-
-class Schedulers:
-    """The scheduler processes of a test; whatever it leaves alive is killed at its end."""
-
-    def __init__(self, dsn: str, logs: Path):
-        self._dsn = dsn
-        self._log = logs / "schedulers.log"
-        self.running: list[SchedulerProcess] = []
-
-    def start(self, fault: str | None = None, fallback: float = 0.2) -> SchedulerProcess:
-        process = SchedulerProcess(Order(self._dsn, str(self._log), fault, fallback))
-        self.running.append(process)
-        return process
-
-    def kill_one(self, choice: random.Random) -> None:
-        self.running.pop(choice.randrange(len(self.running))).kill()
-
-    def close(self) -> None:
-        for process in self.running:
-            process.kill()
 
 
 @pytest.fixture
@@ -79,13 +58,6 @@ async def test_a_scheduler_killed_at_any_point_leaves_all_or_nothing(
     assert stage.store.rows(f"{counts} from durable.schedule") == [(made, made, made)]
     await stage.look()
     assert stage.store.rows(f"{counts} from durable.schedule") == [(3, 3, 3)]
-
-
-def locked(stage: Stage) -> int:
-    sql = (
-        "select count(*) from pg_stat_activity where application_name = 'durable-scheduler' and xact_start is not null"
-    )
-    return int(stage.store.value(f"{sql} and datname = current_database()"))
 
 
 async def test_four_schedulers_and_random_kills_make_each_tick_once(stage: Stage, schedulers: Schedulers) -> None:
@@ -150,7 +122,9 @@ async def test_ten_thousand_idle_schedules_cost_a_look_nothing(stage: Stage) -> 
     stage.now_is(june(1, 12))
     make_many(stage, 10_000, "0 0 * * *", june(2))
     stage.store.run("analyze durable.schedule")
-    reads = "select seq_tup_read, idx_tup_fetch from pg_stat_xact_user_tables where relid = 'durable.schedule'::regclass"
+    reads = (
+        "select seq_tup_read, idx_tup_fetch from pg_stat_xact_user_tables where relid = 'durable.schedule'::regclass"
+    )
     async with stage.connection.transaction():
         assert await stage.looks.run_once(stage.connection) == 0
         assert await (await stage.connection.execute(reads)).fetchall() in ([], [(0, 0)])
