@@ -11,7 +11,14 @@ from scheduler.timetable import Timetable
 
 Reprocess = Literal["none", "failed", "completed"]
 
-_TINY = timedelta(microseconds=1)
+TINY = timedelta(microseconds=1)
+
+# Whose runs are made again.
+AGAIN: dict[Reprocess, tuple[str, ...]] = {
+    "none": (),
+    "failed": ("failed", "cancelled"),
+    "completed": ("failed", "cancelled", "succeeded"),
+}
 
 PAST_OPEN = "the run of the tick before has not ended"
 PAST_FAILED = "the run of the tick before did not succeed"
@@ -19,10 +26,12 @@ PAST_FAILED = "the run of the tick before did not succeed"
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """The newest run of a tick. `state`: open, succeeded, failed or cancelled."""
+    """The newest run of a tick: open, succeeded, failed or cancelled. `was`: how it stood when the backfill was begun,
+    "new" if it was not there."""
 
     attempt: int
     state: str
+    was: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +60,11 @@ class Range:
     def ticks(self, cursor: datetime | None, limit: int) -> list[datetime]:
         """Those behind the cursor, at most `limit` of them."""
         if not self.newest_first:
-            return self.timetable.ticks(cursor or self.first - _TINY, self.last, limit)
-        return [tick for tick, _ in zip(self._falling(cursor or self.last + _TINY), range(limit), strict=False)]
+            return self.timetable.ticks(cursor or self.first - TINY, self.last, limit)
+        return [tick for tick, _ in zip(self._falling(cursor or self.last + TINY), range(limit), strict=False)]
 
     def count(self) -> int:
-        return self.timetable.count(self.first - _TINY, self.last)
+        return self.timetable.count(self.first - TINY, self.last)
 
     def _falling(self, before: datetime) -> Iterator[datetime]:
         tick = self.timetable.last_before(before)
@@ -111,7 +120,7 @@ def careful_step(of: Range, planned: Sequence[Planned], past: Mapping[datetime, 
 def _planned(tick: datetime, start: datetime, past: Past | None, reprocess: Reprocess) -> Planned:
     if past is None:
         return Planned(tick, start)
-    again = {"none": (), "failed": ("failed", "cancelled"), "completed": ("failed", "cancelled", "succeeded")}
-    if past.state in again[reprocess]:
+    if past.was in AGAIN[reprocess]:
         return Planned(tick, start, past.attempt + 1)
-    return Planned(tick, start, past.attempt, "its run has not ended" if past.state == "open" else f"has {past.state}")
+    said = {"open": "its run has not ended", "new": "was made meanwhile"}
+    return Planned(tick, start, past.attempt, said.get(past.was, f"has {past.was}"))

@@ -20,7 +20,7 @@ from durable import faults
 from durable.codec import Codec, PlainCodec
 from durable.errors import NoSuchRun, WrongArguments
 from durable.ids import uuid7
-from scheduler.backfilling import Past, Planned, Range, Reprocess, Step, careful_step, plan, step
+from scheduler.backfilling import TINY, Past, Planned, Range, Reprocess, Step, careful_step, plan, step
 from scheduler.session import Session
 from scheduler.store import Connection, Row, fetch, tick_row, timetable_of
 from scheduler.ticks import Tick
@@ -32,7 +32,7 @@ BACKFILLS = 100
 TICKS = 500
 
 FACTS = "select * from durable.schedule_fact where workflow = %s and state <> 'removed'"
-PAST = "select tick, attempt, state from durable.past_ticks(%s, %s, %s)"
+PAST = "select tick, attempt, state, was from durable.past_ticks(%s, %s, %s, %s)"
 LIST = "select * from durable.backfills(%s, %s, %s)"
 RUNS = "select tick, attempt, run_id, state from durable.backfill_runs(%s) order by tick, attempt"
 CREATE = "select durable.create_backfill(%s::json)"
@@ -208,7 +208,7 @@ class BackfillLooks:
             if not decided.decided and not over and decided.waiting == row["waiting"]:
                 return False
             await connection.execute(ADVANCE, (backfill, *self._params(row, decided), over))
-            faults.point("look.applied")
+            faults.point("backfill.applied")
         return True
 
     def _params(self, row: Row, decided: Step) -> tuple[Any, ...]:
@@ -231,9 +231,9 @@ async def _decide(connection: Connection, row: Row) -> tuple[Step, bool]:
         return Step(()), row["active"] == 0
     if row["depends_on_past"]:
         before = of.timetable.last_before(ticks[0]) or ticks[0]
-        past = await _past(connection, row["workflow"], [before, *ticks])
+        past = await _past(connection, row["workflow"], [before, *ticks], row["created_at"])
         return careful_step(of, plan(of, ticks, past, row["reprocess"]), past, free), False
-    past = await _past(connection, row["workflow"], ticks)
+    past = await _past(connection, row["workflow"], ticks, row["created_at"])
     return step(plan(of, ticks, past, row["reprocess"]), free), False
 
 
@@ -255,8 +255,8 @@ async def _plan(
     if of.count() > MOST:
         raise WrongArguments(f"{of.count():,} ticks are more than a backfill takes ({MOST:,}); make several of them")
     ticks = of.ticks(None, MOST)
-    past = await _past(connection, workflow, ticks)
-    owed = timetable.count(max(first, until), min(last, row["now"]))
+    past = await _past(connection, workflow, ticks, row["now"])
+    owed = timetable.count(max(first - TINY, until), min(last, row["now"]))
     return Plan(
         workflow=workflow, first=first, last=max(first, until), ticks=tuple(plan(of, ticks, past, reprocess)), owed=owed
     )
@@ -281,12 +281,14 @@ def _until(row: Row) -> datetime:
 
 
 def _owed(planned: Plan) -> str:
-    return f" that its schedule does not make by itself ({planned.owed} are)" if planned.owed else ""
+    return f", besides {planned.owed} that its schedule makes by itself" if planned.owed else ""
 
 
-async def _past(connection: Connection, workflow: str, ticks: Iterable[datetime]) -> dict[datetime, Past]:
+async def _past(
+    connection: Connection, workflow: str, ticks: Iterable[datetime], then: datetime
+) -> dict[datetime, Past]:
     span = sorted(ticks)
     if not span:
         return {}
-    rows = await fetch(connection, PAST, (workflow, span[0], span[-1]))
-    return {row["tick"]: Past(row["attempt"], row["state"]) for row in rows}
+    rows = await fetch(connection, PAST, (workflow, span[0], span[-1], then))
+    return {row["tick"]: Past(row["attempt"], row["state"], row["was"]) for row in rows}

@@ -6,7 +6,7 @@ start of its callback are in that same transaction.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -37,8 +37,8 @@ LIST = "select * from durable.alerts(%s, %s)"
 
 
 class AlertInfo(BaseModel):
-    """An alert. `kind`: late (its run had not ended), not started, or skipped, for want of a slot or a scheduler.
-    Ticks without a run that were found together stand in one alert, from `tick` to `last_tick`."""
+    """An alert. `kind`: late (its run had not ended), not started (in time), or skipped, for want of a slot or of a
+    scheduler. Ticks of the last two kinds that were found together stand in one alert, from `tick` to `last_tick`."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -67,23 +67,35 @@ class Alerts:
         return [AlertInfo(**row) for row in await self._session.rows(LIST, (workflow, limit))]
 
 
+@dataclass(frozen=True, slots=True)
+class Made:
+    """The run of a tick; `ended` None: it has not."""
+
+    tick: datetime
+    run_id: UUID
+    made: datetime
+    ended: datetime | None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watched:
-    """What is known of the ticks of a schedule whose deadline is over. `ended`: when the run of a tick ended, None if
-    it has not; `missing`: owed and not begun; `left_out`: skipped although nobody asked for that."""
+    """What is known of the ticks of a schedule whose deadline is over. `missing`: owed and not begun; `left_out`:
+    skipped although nobody asked for that."""
 
     deadline: timedelta
-    made: Mapping[datetime, UUID]
-    ended: Mapping[datetime, datetime | None]
+    made: Sequence[Made]
     missing: Sequence[datetime] = ()
     left_out: Sequence[datetime] = ()
 
 
 def alerts_of(seen: Watched) -> list[dict[str, Any]]:
-    """The alerts that are to be raised. Pure."""
-    late = [tick for tick, end in seen.ended.items() if end is None or end > tick + seen.deadline]
-    alerts = [_alert("late", [tick], seen.deadline, seen.made[tick]) for tick in late]
-    for kind, ticks in (("not started", seen.missing), ("skipped", seen.left_out)):
+    """The alerts that are to be raised. Pure. A run that was only made when its deadline was over did not start: after
+    a long rest of the scheduler there may be thousands of them."""
+    late = [one for one in seen.made if one.ended is None or one.ended > one.tick + seen.deadline]
+    in_time = [one for one in late if one.made <= one.tick + seen.deadline]
+    missing = sorted([*seen.missing, *(one.tick for one in late if one.made > one.tick + seen.deadline)])
+    alerts = [_alert("late", [one.tick], seen.deadline, one.run_id) for one in in_time]
+    for kind, ticks in (("not started", missing), ("skipped", seen.left_out)):
         if ticks:
             alerts.append(_alert(kind, ticks, seen.deadline))
     return alerts
@@ -110,7 +122,7 @@ class DeadlineLooks:
             due = await fetch(connection, DUE, (WATCHES,))
             for row in due:
                 await self._look(connection, row)
-            faults.point("look.applied")
+                faults.point("deadline.applied")
         return len(due)
 
     async def next_at(self, connection: Connection) -> datetime | None:
@@ -136,14 +148,13 @@ class DeadlineLooks:
 
 
 async def _watched(connection: Connection, row: Row, made: Sequence[Row], ticks: Iterable[datetime]) -> Watched:
-    runs = {one["tick"]: one["run_id"] for one in made}
+    runs = {one["tick"] for one in made}
     without = [tick for tick in ticks if tick not in runs and (row["end_date"] is None or tick <= row["end_date"])]
     undecided = max(row["schedule_cursor"] or row["since"], row["since"])
     decided = [tick for tick in without if tick <= undecided]
     return Watched(
         deadline=row["deadline"],
-        made=runs,
-        ended={one["tick"]: one["finished_at"] for one in made},
+        made=[Made(one["tick"], one["run_id"], one["made_at"], one["finished_at"]) for one in made],
         missing=[] if row["paused"] or row["state"] != "active" else [tick for tick in without if tick > undecided],
         left_out=await _left_out(connection, row["workflow"], decided) if decided else [],
     )

@@ -19,7 +19,7 @@ import structlog
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
 
 from durable.errors import StoreUnavailable
-from durable.link import connect
+from durable.link import PLANNER, connect
 from durable.listener import Listener
 from durable.store import check_store
 from scheduler.backfills import BackfillLooks
@@ -144,7 +144,7 @@ class Scheduler:
 
     async def _connected(self) -> Connection:
         if self._connection is None or self._connection.closed:
-            self._connection = await connect(self._dsn, "durable-scheduler")
+            self._connection = await connect(self._dsn, "durable-scheduler", PLANNER)
         return self._connection
 
     async def _hang_up(self) -> None:

@@ -29,8 +29,8 @@ create table if not exists durable.alert (
 );
 create index if not exists alert_age on durable.alert (raised_at);
 
--- watch_deadlines: begin to watch schedules with a deadline, from the ticks on whose deadline is still to come; look anew
--- where the timetable or the deadline was changed. Locks: only watches that change.
+-- watch_deadlines: begin to watch schedules with a deadline, from the ticks on whose deadline was to come when it was set;
+-- look anew where the timetable or the deadline was changed. Locks: only watches that change.
 create or replace function durable.watch_deadlines() returns void
 language plpgsql as $$
 declare
@@ -39,7 +39,7 @@ begin
   delete from durable.deadline_watch w using durable.schedule s
   where s.workflow = w.workflow and (s.deadline is null or s.state = 'removed');
   insert into durable.deadline_watch (workflow, definition, deadline, cursor_at, next_at)
-  select s.workflow, s.definition, s.deadline, greatest(s.since - interval '1 microsecond', _now - s.deadline), _now
+  select s.workflow, s.definition, s.deadline, greatest(s.since - interval '1 microsecond', s.changed_at - s.deadline), _now
   from durable.schedule s
   where s.deadline is not null and s.state <> 'removed' and not exists (
     select from durable.deadline_watch w
@@ -80,12 +80,12 @@ begin
 end
 $$;
 
--- deadline_ticks: the runs of a schedule's ticks after one instant and not after another, with when each ended; one that
--- retention has taken ended long ago.
+-- deadline_ticks: the runs of a schedule's ticks after one instant and not after another, with when each was made and
+-- ended; one that retention has taken ended long ago.
 create or replace function durable.deadline_ticks(_workflow text, _after timestamptz, _until timestamptz, _limit int)
-returns table (tick timestamptz, run_id uuid, finished_at timestamptz)
+returns table (tick timestamptz, run_id uuid, made_at timestamptz, finished_at timestamptz)
 language sql stable as $$
-  select i.tick, i.run_id, case when i.outcome is not null then i.made_at else t.finished_at end
+  select i.tick, i.run_id, i.made_at, case when i.outcome is not null then i.made_at else t.finished_at end
   from durable.tick i left join durable.task t on t.task_id = i.run_id
   where i.workflow = _workflow and i.tick > _after and i.tick <= _until and i.attempt = 0 and i.kind = 'schedule'
   order by i.tick limit _limit

@@ -270,12 +270,12 @@ language sql stable as $$
   select statement_timestamp() + coalesce((select c.shift from durable.clock c), interval '0')
 $$;
 
--- skip_time: move the test clock forward (or back), for everyone in this database, and tell the workers.
+-- skip_time: move the test clock forward (or back), for everyone in this database, and tell workers and schedulers.
 create or replace function durable.skip_time(_by interval) returns timestamptz
 language sql volatile as $$
   insert into durable.clock (shift) values (_by)
   on conflict (only_row) do update set shift = durable.clock.shift + excluded.shift;
-  select pg_notify('durable_work', 'clock');
+  select pg_notify('durable_work', 'clock'), pg_notify('durable_schedule', 'clock');
   select statement_timestamp() + (select c.shift from durable.clock c);
 $$;
 

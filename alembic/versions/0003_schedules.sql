@@ -503,9 +503,9 @@ begin
   insert into durable.backfill (id, workflow, first, last, cron, every, timezone, start_date, max_active, reprocess,
                                 newest_first, prio, total, by, note, created_at)
   values (_x.id, _x.workflow, _x.first, _x.last, _s.cron, _s.every, _s.timezone, _s.start_date, _x.max_active, _x.reprocess,
-          _x.newest_first, least(9, greatest(8, coalesce(_s.prio, 5) + 1)), _x.total, _x.by, _x.note, _now);
+          _x.newest_first, least(9, greatest(8, coalesce(_s.prio, 5) + 1)), _x.total, _x."by", _x.note, _now);
   insert into durable.cap (cap_key, slots) values ('b:' || _x.id, _x.max_active);
-  perform durable.note_backfill(_x.id, 'backfill', _x.by, format('begun, %s at a time, reprocess %s', _x.max_active, _x.reprocess));
+  perform durable.note_backfill(_x.id, 'backfill', _x."by", format('begun, %s at a time, reprocess %s', _x.max_active, _x.reprocess));
   perform pg_notify('durable_schedule', 'b:' || _x.id);
   return _x.id;
 end
@@ -572,8 +572,8 @@ $$;
 -- after the lock. Locks: the backfill (skip locked), until the caller's commit.
 create or replace function durable.lock_backfill(_id uuid) returns table (
   id uuid, workflow text, first timestamptz, last timestamptz, cron text, every interval, timezone text, start_date timestamptz,
-  max_active int, reprocess text, newest_first boolean, prio smallint, cursor_at timestamptz, waiting text, active int,
-  inputs json, queue text, tags text[], depends_on_past boolean, params json)
+  max_active int, reprocess text, newest_first boolean, prio smallint, cursor_at timestamptz, waiting text,
+  created_at timestamptz, active int, inputs json, queue text, tags text[], depends_on_past boolean, params json)
 language plpgsql as $$
 begin
   perform from durable.backfill b where b.id = _id and b.state = 'running' for update skip locked;
@@ -582,7 +582,7 @@ begin
   end if;
   return query
     select b.id, b.workflow, b.first, b.last, b.cron, b.every, b.timezone, b.start_date, b.max_active, b.reprocess, b.newest_first,
-           b.prio, b.cursor_at, b.waiting, durable.backfill_active(b.id), s.inputs, s.queue, s.tags, s.depends_on_past, w.params
+           b.prio, b.cursor_at, b.waiting, b.created_at, durable.backfill_active(b.id), s.inputs, s.queue, s.tags, s.depends_on_past, w.params
     from durable.backfill b
     join durable.schedule s on s.workflow = b.workflow
     join durable.workflow w on w.name = b.workflow
@@ -590,15 +590,19 @@ begin
 end
 $$;
 
--- past_ticks: the newest run of each tick in a range, and how it ended, or 'open'.
-create or replace function durable.past_ticks(_workflow text, _first timestamptz, _last timestamptz)
-returns table (tick timestamptz, attempt int, run_id uuid, state text)
+-- past_ticks: the newest run of each tick in a range, how it ended, or 'open'; and how it stood at another time, 'new' if
+-- it was not there yet: a backfill does what was planned, whatever ends meanwhile.
+create or replace function durable.past_ticks(_workflow text, _first timestamptz, _last timestamptz, _then timestamptz)
+returns table (tick timestamptz, attempt int, run_id uuid, state text, was text)
 language sql stable as $$
-  select distinct on (i.tick) i.tick, i.attempt, i.run_id,
-         coalesce(i.outcome, case when t.task_id is null then 'succeeded' when t.finished_at is null then 'open' else t.state::text end)
-  from durable.tick i left join durable.task t on t.task_id = i.run_id
-  where i.workflow = _workflow and i.tick between _first and _last
-  order by i.tick, i.attempt desc
+  select n.tick, n.attempt, n.run_id, n.state,
+         case when n.made_at > _then then 'new' when n.finished_at > _then then 'open' else n.state end
+  from (
+    select distinct on (i.tick) i.tick, i.attempt, i.run_id, i.made_at, t.finished_at,
+           coalesce(i.outcome, case when t.task_id is null then 'succeeded' when t.finished_at is null then 'open' else t.state::text end) as state
+    from durable.tick i left join durable.task t on t.task_id = i.run_id
+    where i.workflow = _workflow and i.tick between _first and _last
+    order by i.tick, i.attempt desc) n
 $$;
 
 -- advance_backfill: what one look has decided: runs, what is left out, and whether that was all. The caller holds
@@ -671,8 +675,8 @@ create table if not exists durable.alert (
 );
 create index if not exists alert_age on durable.alert (raised_at);
 
--- watch_deadlines: begin to watch schedules with a deadline, from the ticks on whose deadline is still to come; look anew
--- where the timetable or the deadline was changed. Locks: only watches that change.
+-- watch_deadlines: begin to watch schedules with a deadline, from the ticks on whose deadline was to come when it was set;
+-- look anew where the timetable or the deadline was changed. Locks: only watches that change.
 create or replace function durable.watch_deadlines() returns void
 language plpgsql as $$
 declare
@@ -681,7 +685,7 @@ begin
   delete from durable.deadline_watch w using durable.schedule s
   where s.workflow = w.workflow and (s.deadline is null or s.state = 'removed');
   insert into durable.deadline_watch (workflow, definition, deadline, cursor_at, next_at)
-  select s.workflow, s.definition, s.deadline, greatest(s.since - interval '1 microsecond', _now - s.deadline), _now
+  select s.workflow, s.definition, s.deadline, greatest(s.since - interval '1 microsecond', s.changed_at - s.deadline), _now
   from durable.schedule s
   where s.deadline is not null and s.state <> 'removed' and not exists (
     select from durable.deadline_watch w
@@ -722,12 +726,12 @@ begin
 end
 $$;
 
--- deadline_ticks: the runs of a schedule's ticks after one instant and not after another, with when each ended; one that
--- retention has taken ended long ago.
+-- deadline_ticks: the runs of a schedule's ticks after one instant and not after another, with when each was made and
+-- ended; one that retention has taken ended long ago.
 create or replace function durable.deadline_ticks(_workflow text, _after timestamptz, _until timestamptz, _limit int)
-returns table (tick timestamptz, run_id uuid, finished_at timestamptz)
+returns table (tick timestamptz, run_id uuid, made_at timestamptz, finished_at timestamptz)
 language sql stable as $$
-  select i.tick, i.run_id, case when i.outcome is not null then i.made_at else t.finished_at end
+  select i.tick, i.run_id, i.made_at, case when i.outcome is not null then i.made_at else t.finished_at end
   from durable.tick i left join durable.task t on t.task_id = i.run_id
   where i.workflow = _workflow and i.tick > _after and i.tick <= _until and i.attempt = 0 and i.kind = 'schedule'
   order by i.tick limit _limit
