@@ -234,11 +234,17 @@ class Durable:
 
     # ---------------------------------------------------------------- acting
 
-    async def deploy(self, what: Deployment, *, by: str | None = None) -> bool:
+    async def deploy(self, what: Deployment, *, by: str | None = None, connection: Any = None) -> bool:
         """Make a version the one that new runs get; false if it was already. Runs that have begun keep theirs."""
-        rows = await self._send(DEPLOY, what.params(by or getpass.getuser()), None)
+        rows = await self._send(DEPLOY, what.params(by or getpass.getuser()), connection)
         self._lines = {key: line for key, line in self._lines.items() if key[1] != what.workflow}
         return bool(rows[0][0])
+
+    async def undeploy(self, workflow: str, *, by: str | None = None) -> None:
+        """Take a deployed workflow away, with its schedule, backfills and triggers. Its runs and versions stay to be
+        read. Refused while runs of it have not ended."""
+        await self._send("select durable.undeploy(%s, %s)", (workflow, by or getpass.getuser()), None)
+        self._lines = {key: line for key, line in self._lines.items() if key[1] != workflow}
 
     async def emit(self, name: str, payload: Any = None, *, key: str | None = None, connection: Any = None) -> str:
         """Emit an event; the same `key` emits once."""

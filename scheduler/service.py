@@ -22,7 +22,10 @@ from durable.errors import StoreUnavailable
 from durable.link import PLANNER, connect
 from durable.listener import Listener
 from durable.store import check_store
+from scheduler.backfills import BackfillLooks
+from scheduler.deadlines import DeadlineLooks
 from scheduler.store import Connection, TickLooks, fetch
+from scheduler.triggers import TriggerLooks
 
 log = structlog.get_logger("durable.scheduler")
 
@@ -42,12 +45,17 @@ class Part(Protocol):
         """When there is something to do although nobody tells of it."""
 
 
+def all_parts() -> tuple[Part, ...]:
+    """What a scheduler does: ticks first, so that backfills stand behind them and deadlines find what was skipped."""
+    return TickLooks(), TriggerLooks(), BackfillLooks(), DeadlineLooks()
+
+
 class Scheduler:
     """`s = Scheduler(dsn); task = asyncio.create_task(s.run()); await s.ready(); ...; s.stop(); await task`"""
 
     def __init__(self, dsn: str, parts: Sequence[Part] | None = None, *, fallback: float = 15.0):
         self._dsn = dsn
-        self._parts: Sequence[Part] = parts if parts is not None else (TickLooks(),)
+        self._parts: Sequence[Part] = parts if parts is not None else all_parts()
         self._fallback = fallback
         self._alarm = Alarm(self._wake_up, fallback)
         self._clock = Clock()

@@ -5,12 +5,18 @@ from __future__ import annotations
 import asyncio
 import multiprocessing
 import os
+import random
 import threading
+from pathlib import Path
 from typing import NamedTuple
 
 from durable import faults
 from scheduler.service import Scheduler
+<<<<<<< HEAD
 from scheduler.store import TickLooks
+=======
+from tests.scheduler.stage import Stage
+>>>>>>> s1
 
 _forks = multiprocessing.get_context("forkserver")
 _forks.set_forkserver_preload(["tests.scheduler.scheduler_process"])
@@ -46,6 +52,34 @@ class SchedulerProcess:
         """How it ended: 0 of its own will, -9 killed; None when it did not."""
         self._process.join(within)
         return self._process.exitcode
+
+
+class Schedulers:
+    """The scheduler processes of a test; whatever it leaves alive is killed at its end."""
+
+    def __init__(self, dsn: str, logs: Path):
+        self._dsn = dsn
+        self._log = logs / "schedulers.log"
+        self.running: list[SchedulerProcess] = []
+
+    def start(self, fault: str | None = None, fallback: float = 0.2) -> SchedulerProcess:
+        process = SchedulerProcess(Order(self._dsn, str(self._log), fault, fallback))
+        self.running.append(process)
+        return process
+
+    def kill_one(self, choice: random.Random) -> None:
+        self.running.pop(choice.randrange(len(self.running))).kill()
+
+    def close(self) -> None:
+        for process in self.running:
+            process.kill()
+
+
+def locked(stage: Stage) -> int:
+    sql = (
+        "select count(*) from pg_stat_activity where application_name = 'durable-scheduler' and xact_start is not null"
+    )
+    return int(stage.store.value(f"{sql} and datname = current_database()"))
 
 
 def serve(order: Order) -> None:

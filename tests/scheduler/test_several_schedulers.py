@@ -11,7 +11,7 @@ import pytest
 
 from scheduler.store import TickLooks
 from tests.faults.fleet import eventually
-from tests.scheduler.scheduler_process import Order, SchedulerProcess
+from tests.scheduler.scheduler_process import Schedulers, locked
 from tests.scheduler.stage import Stage, june
 
 MANY = """
@@ -31,6 +31,7 @@ def make_many(stage: Stage, count: int, cron: str, first: object, slots: int | N
     stage.store.run(SCHEDULES, cron, first)
 
 
+<<<<<<< HEAD
 class Schedulers:
     """The scheduler processes of a test; whatever it leaves alive is killed at its end."""
 
@@ -61,6 +62,8 @@ class Schedulers:
             process.kill()
 
 
+=======
+>>>>>>> s1
 @pytest.fixture
 def schedulers(stage: Stage, tmp_path: Path) -> Iterator[Schedulers]:
     started = Schedulers(stage.dsn, tmp_path)
@@ -87,13 +90,6 @@ async def test_a_scheduler_killed_at_any_point_leaves_all_or_nothing(
     assert stage.store.rows(f"{counts} from durable.schedule") == [(made, made, made)]
     await stage.look()
     assert stage.store.rows(f"{counts} from durable.schedule") == [(3, 3, 3)]
-
-
-def locked(stage: Stage) -> int:
-    sql = (
-        "select count(*) from pg_stat_activity where application_name = 'durable-scheduler' and xact_start is not null"
-    )
-    return int(stage.store.value(f"{sql} and datname = current_database()"))
 
 
 async def test_four_schedulers_and_random_kills_make_each_tick_once(stage: Stage, schedulers: Schedulers) -> None:
