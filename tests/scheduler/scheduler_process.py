@@ -11,12 +11,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from durable import faults
-from scheduler.service import Scheduler
-<<<<<<< HEAD
+from scheduler.service import Scheduler, all_parts
 from scheduler.store import TickLooks
-=======
 from tests.scheduler.stage import Stage
->>>>>>> s1
 
 _forks = multiprocessing.get_context("forkserver")
 _forks.set_forkserver_preload(["tests.scheduler.scheduler_process"])
@@ -61,14 +58,24 @@ class Schedulers:
         self._dsn = dsn
         self._log = logs / "schedulers.log"
         self.running: list[SchedulerProcess] = []
+        self.fell = 0
 
     def start(self, fault: str | None = None, fallback: float = 0.2) -> SchedulerProcess:
-        process = SchedulerProcess(Order(self._dsn, str(self._log), fault, fallback))
+        process = SchedulerProcess(Order(self._dsn, str(self._log), fault, fallback, batch=20))
         self.running.append(process)
         return process
 
+    def keep(self, count: int, choice: random.Random) -> None:
+        """So many of them alive, some with a trap that is still ahead of them."""
+        self.fell += sum(not process.alive for process in self.running)
+        self.running = [process for process in self.running if process.alive]
+        while len(self.running) < count:
+            point = choice.choice(["look.before", "look.decided", "look.applied", "look.after", None])
+            self.start(point and f"{point}:{choice.randint(1, 30)}")
+
     def kill_one(self, choice: random.Random) -> None:
         self.running.pop(choice.randrange(len(self.running))).kill()
+        self.fell += 1
 
     def close(self) -> None:
         for process in self.running:
@@ -92,7 +99,7 @@ def serve(order: Order) -> None:
 
 
 async def _serve(order: Order) -> None:
-    scheduler = Scheduler(order.dsn, [TickLooks(batch=order.batch)], fallback=order.fallback)
+    scheduler = Scheduler(order.dsn, [TickLooks(batch=order.batch), *all_parts()[1:]], fallback=order.fallback)
     scheduler.stop_on_signals()
     await scheduler.run()
 

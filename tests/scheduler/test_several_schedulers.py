@@ -31,39 +31,6 @@ def make_many(stage: Stage, count: int, cron: str, first: object, slots: int | N
     stage.store.run(SCHEDULES, cron, first)
 
 
-<<<<<<< HEAD
-class Schedulers:
-    """The scheduler processes of a test; whatever it leaves alive is killed at its end."""
-
-    def __init__(self, dsn: str, logs: Path):
-        self._dsn = dsn
-        self._log = logs / "schedulers.log"
-        self.running: list[SchedulerProcess] = []
-        self.fell = 0
-
-    def start(self, fault: str | None = None) -> SchedulerProcess:
-        process = SchedulerProcess(Order(self._dsn, str(self._log), fault, fallback=0.2, batch=20))
-        self.running.append(process)
-        return process
-
-    def keep(self, count: int, choice: random.Random) -> None:
-        """So many of them alive, some with a trap that is still ahead of them."""
-        self.fell += sum(not process.alive for process in self.running)
-        self.running = [process for process in self.running if process.alive]
-        while len(self.running) < count:
-            point = choice.choice(["look.before", "look.decided", "look.applied", "look.after", None])
-            self.start(point and f"{point}:{choice.randint(1, 30)}")
-
-    def kill_one(self, choice: random.Random) -> None:
-        choice.choice(self.running).kill()
-
-    def close(self) -> None:
-        for process in self.running:
-            process.kill()
-
-
-=======
->>>>>>> s1
 @pytest.fixture
 def schedulers(stage: Stage, tmp_path: Path) -> Iterator[Schedulers]:
     started = Schedulers(stage.dsn, tmp_path)
