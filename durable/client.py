@@ -25,7 +25,7 @@ from durable.ids import uuid7
 from durable.link import CONNECT
 from durable.migrate import migrate
 from durable.reads import refusal
-from durable.runs import BranchInfo, LogLine, ProgressInfo, RunInfo, StepRecord, WaitInfo
+from durable.runs import BranchInfo, HolderInfo, LogLine, ProgressInfo, RunInfo, StepRecord, WaitInfo
 from durable.settings import Settings
 from durable.start import Start, input_of, row_of
 from durable.store import check_store
@@ -192,6 +192,11 @@ class Durable:
         """What a run waits for now, besides times."""
         rows = await self._ask("waits_query", str(_uuid(run_id)))
         return [WaitInfo(**row) for row in rows]
+
+    async def holders(self, run_id: str) -> Sequence[HolderInfo]:
+        """Who holds the slots that a queued run stands in line for."""
+        rows = await self._fetch("select * from durable.holders(%s)", (_uuid(run_id),))
+        return [HolderInfo(**row) for row in rows]
 
     async def branches(self, run_id: str) -> Sequence[BranchInfo]:
         """The tasks that a run has spawned, in the order of their ids."""

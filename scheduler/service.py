@@ -10,9 +10,9 @@ import asyncio
 import contextlib
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, Protocol
+from typing import Protocol
 
 import psycopg
 import structlog
@@ -159,13 +159,13 @@ class Scheduler:
 class Alarm:
     """APScheduler with two jobs: one that is moved to whatever is due next, and one that rings in any case."""
 
-    def __init__(self, ring: Any, fallback: float):
+    def __init__(self, ring: Callable[[], None], fallback: float):
         self._ring = ring
         self._fallback = fallback
         self._timer = AsyncIOScheduler(timezone=UTC, job_defaults={"misfire_grace_time": None, "coalesce": True})
 
     def start(self) -> None:
-        self._timer.add_job(self._ring, "interval", seconds=self._fallback, id="fallback")
+        self._timer.add_job(self._rings, "interval", seconds=self._fallback, id="fallback")
         self._timer.start()
 
     def stop(self) -> None:
@@ -179,7 +179,11 @@ class Alarm:
             return
         # Later than the fallback rings nobody needs to know; and a date too far ahead is none for the alarm clock.
         at = datetime.now(UTC) + min(max(left, timedelta(0)), timedelta(days=1))
-        self._timer.add_job(self._ring, "date", run_date=at, id="due", replace_existing=True)
+        self._timer.add_job(self._rings, "date", run_date=at, id="due", replace_existing=True)
+
+    async def _rings(self) -> None:
+        # A coroutine runs on the loop; a plain function would be called in a thread, which cannot wake anybody here.
+        self._ring()
 
 
 class Clock:
