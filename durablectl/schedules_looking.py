@@ -146,10 +146,10 @@ def _head(schedule: ScheduleInfo) -> list[Sequence[str]]:
         ("state", _standing(schedule)),
         ("paused by", _paused(schedule)),
         ("next tick", _coming(schedule)),
-        ("owed", f"{schedule.owed:,} ticks" if schedule.owed else ""),
+        ("owed", f"{schedule.owed:,} tick{'s' * (schedule.owed > 1)}" if schedule.owed else ""),
         ("waits", schedule.waiting or ""),
         *(("held by", f"run {run}") for run in schedule.holders),
-        ("active", f"{_active(schedule)} unfinished runs"),
+        ("unfinished", f"{schedule.active} runs{_at_most(schedule)}"),
     ]
     return [row for row in rows if row[1]]
 
@@ -170,6 +170,10 @@ def _terms(schedule: ScheduleInfo) -> list[Sequence[str]]:
         ("set by", f"{schedule.by or '?'} at {said(schedule.changed_at)} ({schedule.origin})"),
     ]
     return [row for row in rows if row[1] not in ("", "-")]
+
+
+def _at_most(schedule: ScheduleInfo) -> str:
+    return "" if schedule.slots is None else f" of at most {schedule.slots}"
 
 
 def _paused(schedule: ScheduleInfo) -> str:

@@ -10,9 +10,11 @@ from uuid import UUID
 from pydantic import BaseModel, ConfigDict
 
 from durable import Durable
-from durable.runs import BranchInfo, LogLine, ProgressInfo, RunInfo, StepRecord, WaitInfo
+from durable.runs import BranchInfo, HolderInfo, LogLine, ProgressInfo, RunInfo, StepRecord, WaitInfo
 
 DECISION = "durable.decide/"
+# A cap may have hundreds of slots; a line names so many of their holders.
+MANY_HOLDERS = 5
 
 # What a record of each kind says about its step.
 _STATES = {
@@ -58,6 +60,7 @@ class Story(BaseModel):
     next: list[str] = []
     steps: list[StepLine]
     waits: list[WaitInfo]
+    holders: list[HolderInfo] = []
     children: list[BranchInfo]
     progress: list[ProgressInfo]
     logs: list[LogLine]
@@ -73,6 +76,7 @@ async def read_story(client: Durable, run_id: str) -> Story:
         run=run,
         steps=step_lines(await client.steps(run_id)),
         waits=list(await client.waits(run_id)),
+        holders=list(await client.holders(run_id)) if run.state == "queued" else [],
         children=list(await client.branches(run_id)),
         progress=list(await client.progress(run_id)),
         logs=list(await client.logs(run_id)),
@@ -127,7 +131,7 @@ def waiting_for(story: Story) -> list[str]:
     run = story.run
     simple = {
         "ready": f"a worker that serves queue {run.queue!r}",
-        "queued": f"a free slot{f' of {run.cap_key!r}' if run.cap_key else ''}",
+        "queued": _slot(story),
         "delayed": f"its start at {said(run.wake_at)}",
     }
     if run.state in simple:
@@ -135,6 +139,14 @@ def waiting_for(story: Story) -> list[str]:
     if run.state != "parked":
         return []
     return [*_times(story), *(_wait(story, wait) for wait in story.waits if wait.outcome is None)]
+
+
+def _slot(story: Story) -> str:
+    key = f" of {story.run.cap_key!r}" if story.run.cap_key else ""
+    runs = list(dict.fromkeys(f"run {holder.run_id}" for holder in story.holders))
+    more = f" and {len(runs) - MANY_HOLDERS} more" if len(runs) > MANY_HOLDERS else ""
+    held = f"; held by {', '.join(runs[:MANY_HOLDERS])}{more}" if runs else ""
+    return f"a free slot{key}{held}"
 
 
 def _times(story: Story) -> Iterable[str]:

@@ -186,6 +186,9 @@ class RealHours(_Cron):
         return None if moment is None else instant + (moment - local)
 
     def _last(self, instant: datetime) -> datetime | None:
+        if not self._unrest(instant - 3 * _HOUR, instant):
+            local = self._local(instant)
+            return instant - (local - next(self._times.falling(local - _TINY)))
         # An hour holds a tick; two more, so that the walk begins before a clock change that bears on it.
         tick, last = self._next(instant - 3 * _HOUR), None
         while tick is not None and tick < instant:

@@ -1,19 +1,22 @@
 -- How tasks come into the store. Everything here only inserts: it is safe inside anyone's transaction,
 -- at any isolation level, and locks no task, worker or counter.
 
--- line_of: the number of a queue and workflow; a queue is made by its first use.
+-- line_of: the number of a queue and workflow; a queue is made by its first use. A workflow whose version is empty was
+-- undeployed, and is unknown.
 create or replace function durable.line_of(_queue text, _workflow text) returns int
 language plpgsql as $$
 declare
   _line int;
 begin
-  select l.line into _line from durable.line l where l.queue = _queue and l.workflow = _workflow;
+  select l.line into _line from durable.line l join durable.workflow w on w.name = l.workflow
+  where l.queue = _queue and l.workflow = _workflow and w.version is distinct from '';
   if _line is not null then
     return _line;
   end if;
-  if not exists (select from durable.workflow w where w.name = _workflow) then
+  if not exists (select from durable.workflow w where w.name = _workflow and w.version is distinct from '') then
     perform durable.refuse('DU010', format('unknown workflow %L', _workflow),
-      'Registered are: ' || coalesce((select string_agg(w.name, ', ' order by w.name) from durable.workflow w), 'none')
+      'Registered are: ' || coalesce((select string_agg(w.name, ', ' order by w.name) from durable.workflow w
+                                      where w.version is distinct from ''), 'none')
       || '. A worker or client that knows the workflow registers it when it starts.');
   end if;
   insert into durable.line (queue, workflow) values (_queue, _workflow)
@@ -31,12 +34,14 @@ create or replace function durable.register(_workflows json, _queues text[]) ret
 language plpgsql as $$
 declare
   _deployed text := (select string_agg(w.name, ', ' order by w.name) from json_to_recordset(_workflows) as x (name text)
-                     join durable.workflow w on w.name = x.name where w.version is not null);
+                     join durable.workflow w on w.name = x.name where w.version <> '');
 begin
   if _deployed is not null then
     perform durable.refuse('DU012', format('deployed already, so no program can register it: %s', _deployed),
       'Give the program''s workflow another name.');
   end if;
+  update durable.workflow w set version = null
+  from json_to_recordset(_workflows) as x (name text) where w.name = x.name and w.version = '';
   insert into durable.workflow as w (name, params, has_cleanup, max_active_runs, max_running,
                                      max_active_per_key, max_running_per_key, deadline, registered_at)
   select x.name, coalesce(x.params, '{}'), coalesce(x.has_cleanup, false), x.max_active_runs, x.max_running,
@@ -137,6 +142,9 @@ declare
   _new   json := _runs;
   _lines int[];
 begin
+  -- Whoever knows a line from before has not asked `line_of`.
+  perform durable.line_of(l.queue, l.workflow) from durable.line l join durable.workflow w on w.name = l.workflow
+  where w.version = '' and l.line in (select x.line from json_to_recordset(_runs) as x (line int));
   if exists (select from json_to_recordset(_runs) as x (key text) where x.key is not null) then
     insert into durable.once (scope, key, id, created_at)
     select distinct on (x.scope, x.key) x.scope, x.key, x.id, _now

@@ -236,7 +236,8 @@ begin
     from json_to_recordset(_ticks) as x (workflow text, run uuid, queue text, prio int, version text, tags json,
          active_cap text, input json)
     join durable.workflow w on w.name = x.workflow
-    where x.run = any (_made)))
+    -- Nearly always it is all of them: no search through a long list then.
+    where cardinality(_made) = json_array_length(_ticks) or x.run = any (_made)))
   where _made <> '{}';
   return _made;
 end
@@ -276,15 +277,21 @@ language sql as $$
   where s.workflow = x.workflow and s.next_at > x.at
 $$;
 
--- note_clock: the database's clock was moved, as a scheduler has seen it on its own. One line, however many see it.
+-- note_clock: the database's clock was moved, as a scheduler has seen it on its own. One line, however many see it: they
+-- come one after the other.
 create or replace function durable.note_clock(_by double precision) returns void
-language sql as $$
+language plpgsql as $$
+declare
+  _now timestamptz := durable.now();
+begin
+  perform pg_advisory_xact_lock(1146442308, 0);
   insert into durable.schedule_note (id, workflow, at, kind, note)
-  select durable.uuid7(), '*', durable.now(), 'clock', format('the database''s clock went %s by %s; %s',
-    case when _by < 0 then 'back' else 'forward' end, make_interval(secs => abs(round(_by))),
+  select durable.uuid7(), '*', _now, 'clock', format('the database''s clock went %s by %s; %s',
+    case when _by < 0 then 'back' else 'forward' end, justify_hours(make_interval(secs => round(abs(_by)))),
     case when _by < 0 then 'ticks that were decided are not made again' else 'what fell in between counts as missed' end)
   where not exists (select from durable.schedule_note n where n.workflow = '*' and n.kind = 'clock'
-                    and n.at between durable.now() - interval '1 minute' and durable.now() + interval '1 minute')
+                    and n.at between _now - interval '1 minute' and _now + interval '1 minute');
+end
 $$;
 
 -- ---------------------------------------------------------------- what people do

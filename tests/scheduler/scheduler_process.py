@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from durable import faults
-from scheduler.service import Scheduler
+from scheduler.service import Scheduler, all_parts
+from scheduler.store import TickLooks
 from tests.scheduler.stage import Stage
 
 _forks = multiprocessing.get_context("forkserver")
@@ -25,6 +26,7 @@ class Order(NamedTuple):
     log: str
     fault: str | None
     fallback: float
+    batch: int
 
 
 class SchedulerProcess:
@@ -33,6 +35,10 @@ class SchedulerProcess:
     def __init__(self, order: Order):
         self._process = _forks.Process(target=serve, args=(order,), daemon=True)
         self._process.start()
+
+    @property
+    def alive(self) -> bool:
+        return self._process.is_alive()
 
     def kill(self) -> None:
         """-9, and wait until it is gone."""
@@ -52,14 +58,24 @@ class Schedulers:
         self._dsn = dsn
         self._log = logs / "schedulers.log"
         self.running: list[SchedulerProcess] = []
+        self.fell = 0
 
     def start(self, fault: str | None = None, fallback: float = 0.2) -> SchedulerProcess:
-        process = SchedulerProcess(Order(self._dsn, str(self._log), fault, fallback))
+        process = SchedulerProcess(Order(self._dsn, str(self._log), fault, fallback, batch=20))
         self.running.append(process)
         return process
 
+    def keep(self, count: int, choice: random.Random) -> None:
+        """So many of them alive, some with a trap that is still ahead of them."""
+        self.fell += sum(not process.alive for process in self.running)
+        self.running = [process for process in self.running if process.alive]
+        while len(self.running) < count:
+            point = choice.choice(["look.before", "look.decided", "look.applied", "look.after", None])
+            self.start(point and f"{point}:{choice.randint(1, 30)}")
+
     def kill_one(self, choice: random.Random) -> None:
         self.running.pop(choice.randrange(len(self.running))).kill()
+        self.fell += 1
 
     def close(self) -> None:
         for process in self.running:
@@ -83,7 +99,7 @@ def serve(order: Order) -> None:
 
 
 async def _serve(order: Order) -> None:
-    scheduler = Scheduler(order.dsn, fallback=order.fallback)
+    scheduler = Scheduler(order.dsn, [TickLooks(batch=order.batch), *all_parts()[1:]], fallback=order.fallback)
     scheduler.stop_on_signals()
     await scheduler.run()
 
