@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import structlog
 
-from bench import churn, fanout, highway, idle, latency, limits, queue, report, resume, steps
+from bench import churn, fanout, highway, idle, latency, limits, queue, report, resume, steps, ticks
 from bench.against.comparison import Comparison
 from bench.against.lines import COMPARED
 from bench.against.rivals import RIVALS
@@ -44,6 +44,7 @@ BENCHES = {
     "W5": Bench(resume.run, resume.judge),
     "W6": Bench(fanout.run, fanout.judge),
     "highway": Bench(highway.run, highway.judge),
+    "ticks": Bench(ticks.run),
     "idle": Bench(idle.run, idle.judge),
     "churn": Bench(churn.run, churn.judge),
 }

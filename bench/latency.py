@@ -26,7 +26,7 @@ async def start_to_result(stage: Stage) -> AsyncIterator[Result]:
             await durable.result(await durable.start(one_step, number))
             took.append(time.perf_counter() - began)
         transactions = await probe.transactions() - transactions
-    values = _spread(took[WARM_UP:]) | {"commits/run": transactions / stage.sizes.latencies}
+    values = spread(took[WARM_UP:]) | {"commits/run": transactions / stage.sizes.latencies}
     yield Result("W3", "start to result, one step", values, "notify_ms")
 
 
@@ -43,14 +43,15 @@ async def emit_to_resumed(stage: Stage) -> AsyncIterator[Result]:
             took.append(await durable.result(run) - began)
         transactions = await probe.transactions() - transactions
     half = count // 2
-    values = _spread(took[WARM_UP:]) | {"commits/run": transactions / count}
+    values = spread(took[WARM_UP:]) | {"commits/run": transactions / count}
     yield Result("W4", "emit to resumed, from memory or journal", values, "notify_ms")
     # The worker keeps the newest parked runs in memory and replays the others.
-    yield Result("W4", "of these the oldest half", _spread(took[:half]), "notify_ms")
-    yield Result("W4", "of these the newest half", _spread(took[half:]), "notify_ms")
+    yield Result("W4", "of these the oldest half", spread(took[:half]), "notify_ms")
+    yield Result("W4", "of these the newest half", spread(took[half:]), "notify_ms")
 
 
-def _spread(seconds: list[float]) -> dict[str, float]:
+def spread(seconds: list[float]) -> dict[str, float]:
+    """Times as people compare them."""
     return {
         "p50 ms": percentile(seconds, 0.5) * 1000,
         "p90 ms": percentile(seconds, 0.9) * 1000,

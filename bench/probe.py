@@ -39,6 +39,9 @@ class Probe:
         row = await (await self._connection.execute(sql, params)).fetchone()
         return row and row[0]
 
+    async def rows(self, sql: str) -> list[Any]:
+        return await (await self._connection.execute(sql.encode())).fetchall()
+
     async def run(self, sql: str, params: Any = None) -> None:
         await self._connection.execute(sql, params)
 

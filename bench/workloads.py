@@ -71,4 +71,15 @@ async def fan_out(ctx: DurableContext, children: int) -> int:
     return sum(results)
 
 
-SERVED: list[Any] = [ten_steps, one_step, trivial, waiting, many_steps, looping, fan_out]
+@workflow
+async def ticked(ctx: DurableContext) -> float:
+    """When it began, by this machine's clock."""
+    return time.time()
+
+
+@workflow(max_active_runs=1)
+async def in_line(ctx: DurableContext) -> None:
+    """One at a time."""
+
+
+SERVED: list[Any] = [ten_steps, one_step, trivial, waiting, many_steps, looping, fan_out, ticked, in_line]

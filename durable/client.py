@@ -34,7 +34,7 @@ from durable.ids import uuid7
 from durable.link import CONNECT
 from durable.migrate import migrate
 from durable.reads import refusal
-from durable.runs import BranchInfo, LogLine, ProgressInfo, RunInfo, StepRecord, WaitInfo
+from durable.runs import BranchInfo, HolderInfo, LogLine, ProgressInfo, RunInfo, StepRecord, WaitInfo
 from durable.sessions import Sessions
 from durable.settings import Settings
 from durable.start import Start, input_of, row_of
@@ -232,6 +232,11 @@ class Durable:
         rows = await self._ask("waits_query", str(_uuid(run_id)))
         return [WaitInfo(**row) for row in rows]
 
+    async def holders(self, run_id: str) -> Sequence[HolderInfo]:
+        """Who holds the slots that a queued run stands in line for."""
+        rows = await self._fetch("select * from durable.holders(%s)", (_uuid(run_id),))
+        return [HolderInfo(**row) for row in rows]
+
     async def branches(self, run_id: str) -> Sequence[BranchInfo]:
         """The tasks that a run has spawned and the runs that it started, in the order of their ids."""
         rows = await self._ask("branches_query", str(_uuid(run_id)))
@@ -268,11 +273,17 @@ class Durable:
 
     # ---------------------------------------------------------------- acting
 
-    async def deploy(self, what: Deployment, *, by: str | None = None) -> bool:
+    async def deploy(self, what: Deployment, *, by: str | None = None, connection: Any = None) -> bool:
         """Make a version the one that new runs get; false if it was already. Runs that have begun keep theirs."""
-        rows = await self._send(DEPLOY, what.params(by or getpass.getuser()), None)
+        rows = await self._send(DEPLOY, what.params(by or getpass.getuser()), connection)
         self._lines = {key: line for key, line in self._lines.items() if key[1] != what.workflow}
         return bool(rows[0][0])
+
+    async def undeploy(self, workflow: str, *, by: str | None = None) -> None:
+        """Take a deployed workflow away, with its schedule, backfills and triggers. Its runs and versions stay to be
+        read. Refused while runs of it have not ended."""
+        await self._send("select durable.undeploy(%s, %s)", (workflow, by or getpass.getuser()), None)
+        self._lines = {key: line for key, line in self._lines.items() if key[1] != workflow}
 
     async def emit(self, name: str, payload: Any = None, *, key: str | None = None, connection: Any = None) -> str:
         """Emit an event; the same `key` emits once."""

@@ -33,6 +33,9 @@ POINTS = (
     "look.decided",
     "look.applied",
     "look.after",
+    "trigger.applied",
+    "backfill.applied",
+    "deadline.applied",
 )
 
 

@@ -69,6 +69,19 @@ class WaitInfo(BaseModel):
     outcome: Any
 
 
+class HolderInfo(BaseModel):
+    """Who holds a slot that a queued task stands in line for."""
+
+    model_config = ConfigDict(frozen=True)
+
+    cap_key: str
+    slots: int | None
+    run_id: UUID
+    task_id: UUID
+    workflow: str
+    since: datetime
+
+
 class BranchInfo(BaseModel):
     """One task below a run's root, or the root of a run that it started (with a run id of its own)."""
 

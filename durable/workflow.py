@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, Literal, TypeVar, overload
+from typing import Any, Literal, TypeVar, Unpack, overload
 
 from durable.errors import WrongArguments
 from durable.retry import ONCE, RetryPolicy
+from durable.scheduled import ScheduleOptions, take_schedule
 
 Lane = Literal["loop", "thread", "process"]
 DeadlineAction = Literal["fail", "cancel"]
@@ -82,6 +83,7 @@ class Workflow:
     deadline: float | None = None
     deadline_action: DeadlineAction = "fail"
     cleanup: Body | None = None
+    schedule: Mapping[str, Any] | None = field(default=None, hash=False)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Awaitable[Any]:
         return self.fn(*args, **kwargs)
@@ -117,6 +119,7 @@ def workflow(
     deadline: float | timedelta | None = None,
     deadline_action: DeadlineAction = "fail",
     cleanup: Body | None = None,
+    **schedule: Unpack[ScheduleOptions],
 ) -> Callable[[Body], Workflow]: ...
 def workflow(fn: Body | None = None, /, *, name: str | None = None, **options: Any) -> Any:
     """Make a workflow of an `async def f(ctx, ...)`.
@@ -124,6 +127,8 @@ def workflow(fn: Body | None = None, /, *, name: str | None = None, **options: A
     `max_active_runs` counts runs from start to end, `max_running` only while they run; the `per_key` forms count
     runs with the same `cap_key`. `deadline` ends a run that is not done in time, as failed or, with
     `deadline_action="cancel"`, as cancelled; `cleanup(ctx, **input)` runs when it is cancelled or past its deadline.
+    `schedule`, `timezone` and the other options of `ScheduleOptions` say when it runs by itself; whoever serves it with
+    `durable worker`, `durable dev` or `durable up` sets that schedule.
     """
 
     def decorate(fn: Body) -> Workflow:
@@ -131,11 +136,12 @@ def workflow(fn: Body | None = None, /, *, name: str | None = None, **options: A
         if not inspect.iscoroutinefunction(fn):
             raise TypeError(f"workflow {own!r} must be `async def`; plain functions belong into steps")
         _check_caps(own, options)
-        deadline = options.pop("deadline", None)
+        rest = dict(options)
+        schedule, deadline = take_schedule(own, rest), rest.pop("deadline", None)
         seconds = deadline.total_seconds() if isinstance(deadline, timedelta) else deadline
         if seconds is not None and seconds <= 0:
             raise ValueError(f"workflow {own!r}: a deadline must be over 0 seconds")
-        return Workflow(own, fn, Params.of(fn, own), deadline=seconds, **options)
+        return Workflow(own, fn, Params.of(fn, own), deadline=seconds, schedule=schedule, **rest)
 
     return decorate if fn is None else decorate(fn)
 

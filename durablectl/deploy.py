@@ -1,4 +1,4 @@
-"""The verbs for workflow files: check, deploy, run, graph, simulate. What a verb does is imported when it is called."""
+"""The verbs for workflow files, from check to undeploy. What a verb does is imported when it is called."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from durablectl.options import Allow, DatabaseUrl, Input, Json
+from durablectl.options import Allow, DatabaseUrl, Input, Json, WorkflowName
 
 Files = Annotated[list[str], typer.Argument(metavar="FILE...", help="YAML, JSON, or a Python file that builds one.")]
 File = Annotated[str, typer.Argument(metavar="FILE", help="YAML, JSON, or a Python file that builds one.")]
@@ -14,7 +14,7 @@ File = Annotated[str, typer.Argument(metavar="FILE", help="YAML, JSON, or a Pyth
 
 def register(app: typer.Typer) -> None:
     """Add the verbs to the command."""
-    for verb in (check, deploy, run, graph, simulate):
+    for verb in (check, deploy, undeploy, run, graph, simulate):
         app.command()(verb)
 
 
@@ -30,6 +30,19 @@ def deploy(files: Files, json: Json = False, database_url: DatabaseUrl = None) -
     from durablectl.documents import deploy_files
 
     return deploy_files(files, as_json=json, database_url=database_url)
+
+
+def undeploy(
+    workflow: WorkflowName,
+    cancel_running: Annotated[
+        bool, typer.Option("--cancel-running", help="Cancel its unfinished runs and wait for their end.")
+    ] = False,
+    database_url: DatabaseUrl = None,
+) -> int:
+    """Take a deployed workflow away, with its schedule and triggers. Its runs and versions stay to be read."""
+    from durablectl.undeploying import undeploy_workflow
+
+    return undeploy_workflow(workflow, cancel_running=cancel_running, database_url=database_url)
 
 
 def run(

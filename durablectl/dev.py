@@ -1,4 +1,4 @@
-"""`durable dev`: a database, a worker and a few lines about both, in one process that leaves nothing behind."""
+"""`durable dev`: a database, a worker, a scheduler and a few lines about them, in one process that leaves nothing."""
 
 from __future__ import annotations
 
@@ -21,9 +21,13 @@ from durablectl.inputs import named_values
 from durablectl.loading import workflows_of
 from durablectl.looking import outcome
 from durablectl.page import short
+from durablectl.scheduler import scheduling
+from durablectl.scheduling import serve_schedules
 from durablectl.serving import Service, serve
+from durablectl.story import said
 from durablectl.watching import watch
 from durablectl.worker import catalogue_for
+from scheduler.schedules import Schedules
 
 
 class Order(NamedTuple):
@@ -48,6 +52,8 @@ def develop(order: Order) -> int:
         url = _database(order, until_end)
         service = Service.of(url, workflows_of(order.modules), order.queues, settings, catalogue_for(url, order.allow))
         _say("worker", _serving(service))
+        if order.run is None:
+            _say("scheduler", asyncio.run(_scheduled(service)))
         session = Session(service, order.run, given)
         serve(service, meanwhile=session.meanwhile)
         _say("stopping", "the worker has ended")
@@ -73,6 +79,16 @@ def _serving(service: Service) -> str:
     return f"{names or 'no workflows: name a module, like `durable dev my_module`'} (queue {', '.join(service.queues)})"
 
 
+async def _scheduled(service: Service) -> str:
+    """Set the schedules of the modules; what there is now, theirs and others."""
+    await serve_schedules(service.url, service.workflows)
+    found = await Schedules(service.url).list()
+    ahead = [(each.next_tick, each.workflow) for each in found if each.next_tick and not each.paused]
+    if (coming := min(ahead, default=None)) is None:
+        return f"{len(found)} schedules" if found else "no schedules"
+    return f"{len(found)} schedule{'s' * (len(found) > 1)}, next {coming[1]} at {said(coming[0])}"
+
+
 def _say(topic: str, text: str) -> None:
     print(f"{topic:<10}{text}", flush=True)
 
@@ -88,8 +104,9 @@ class Session:
 
     async def meanwhile(self, worker: Worker) -> None:
         if self._run is None:
-            _invite(self._service)
-            await asyncio.Event().wait()
+            async with scheduling(self._service.url):
+                _invite(self._service)
+                await asyncio.Event().wait()
         await self._once(self._run or "")
         worker.stop()
 

@@ -10,8 +10,10 @@ from durable import Durable
 from durablectl import exits
 from durablectl.database import with_client
 from durablectl.jsontext import print_json
+from durablectl.scheduling import deploy_loaded, findings_of, placed, schedule_of
 from highway_dsl.faults import Fault
 from interpreter.deployment import Loaded, Unloadable, Written, check, read
+from scheduler.following import Followed
 
 
 class Reading(NamedTuple):
@@ -37,9 +39,15 @@ def look_at(written: Sequence[Written], faults: Sequence[str] = ()) -> Reading:
     """Check workflows together, after what is known to be wrong with their files."""
     loaded = check(written)
     faults = [*faults, *_namesakes(loaded)]
-    faults += [_said(each.file, fault) for each in loaded for fault in each.findings.faults]
+    faults += [_said(each.file, fault) for each in loaded for fault in (*each.findings.faults, *_of_schedule(each))]
     warnings = [_said(each.file, fault) for each in loaded for fault in each.findings.warnings]
     return Reading(loaded, faults, warnings)
+
+
+def _of_schedule(loaded: Loaded) -> list[Fault]:
+    """What is wrong with a schedule that each of its fields is fine for."""
+    found = None if loaded.findings.faults else findings_of(loaded.workflow)
+    return [placed(loaded, fault) for fault in found.faults] if found else []
 
 
 def _said(file: str, fault: Fault) -> str:
@@ -108,13 +116,26 @@ def required(found: Reading, files: str) -> list[Loaded]:
 def deploy_files(files: Sequence[str], *, as_json: bool, database_url: str | None) -> int:
     loaded = sound(files)
 
-    async def act(client: Durable) -> list[bool]:
-        return [await client.deploy(each.deployment()) for each in loaded]
+    async def act(client: Durable) -> list[tuple[bool, Followed]]:
+        return [await deploy_loaded(client, each) for each in loaded]
 
-    changed = with_client(database_url, act)
+    done = with_client(database_url, act)
     if as_json:
-        print_json([{**_described(each), "changed": new} for each, new in zip(loaded, changed, strict=True)])
+        print_json([_outcome(each, new, followed) for each, (new, followed) in zip(loaded, done, strict=True)])
         return exits.OK
-    for each, new in zip(loaded, changed, strict=True):
-        print(f"{'deployed' if new else 'unchanged'} {each.name} {each.deployment().version[:12]}")
+    for each, (new, followed) in zip(loaded, done, strict=True):
+        print(
+            f"{'deployed' if new else 'unchanged'} {each.name} {each.deployment().version[:12]}{_tail(each, followed)}"
+        )
     return exits.OK
+
+
+def _outcome(loaded: Loaded, new: bool, followed: Followed) -> dict[str, Any]:
+    return {**_described(loaded), "changed": new, "schedule": followed}
+
+
+def _tail(loaded: Loaded, followed: Followed) -> str:
+    schedule = schedule_of(loaded.workflow)
+    if schedule is not None:
+        return f", scheduled {schedule.rule} ({schedule.timezone})"
+    return ", its schedule was removed" if followed == "removed" else ""

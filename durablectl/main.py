@@ -12,6 +12,7 @@ from durablectl import deploy, exits
 from durablectl.db_verbs import app as db
 from durablectl.options import Allow, DatabaseUrl, Input, Json, Modules, Queues, Slots
 from durablectl.runs_verbs import app as runs
+from durablectl.schedules_verbs import app as schedules
 from durablectl.secrets_verbs import app as secrets
 
 app = typer.Typer(
@@ -22,6 +23,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(runs, name="runs")
+app.add_typer(schedules, name="schedules")
 app.add_typer(db, name="db")
 app.add_typer(secrets, name="secrets")
 deploy.register(app)
@@ -104,6 +106,33 @@ def worker(
     from durablectl.worker import Order, work
 
     return work(Order(modules or [], queue, slots, processes, database_url, leash, allow or []))
+
+
+@app.command()
+def scheduler(
+    database_url: DatabaseUrl = None,
+    leash: Annotated[int | None, typer.Option("--leash", hidden=True)] = None,
+) -> int:
+    """Make the runs of schedules, backfills and event triggers, until SIGTERM or Ctrl-C. As many as you like."""
+    from durablectl.scheduler import schedule
+
+    return schedule(database_url, leash)
+
+
+@app.command()
+def up(
+    modules: Modules = None,
+    allow: Allow = None,
+    queue: Queues = None,
+    slots: Slots = None,
+    processes: Annotated[int, typer.Option("--processes", min=1, max=256, help="Worker processes.")] = 1,
+    database_url: DatabaseUrl = None,
+) -> int:
+    """Run workers and a scheduler, each a process that is started again when it ends, until SIGTERM or Ctrl-C."""
+    from durablectl.up import run_all
+    from durablectl.worker import Order
+
+    return run_all(Order(modules or [], queue, slots, processes, database_url, None, allow or []))
 
 
 @app.command()

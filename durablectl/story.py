@@ -10,9 +10,11 @@ from uuid import UUID
 from pydantic import BaseModel, ConfigDict
 
 from durable import Durable
-from durable.runs import BranchInfo, LogLine, ProgressInfo, RunInfo, StepRecord, WaitInfo
+from durable.runs import BranchInfo, HolderInfo, LogLine, ProgressInfo, RunInfo, StepRecord, WaitInfo
 
 DECISION = "durable.decide/"
+# A cap may have hundreds of slots; a line names so many of their holders.
+MANY_HOLDERS = 5
 
 # What a record of each kind says about its step.
 _STATES = {
@@ -58,6 +60,7 @@ class Story(BaseModel):
     next: list[str] = []
     steps: list[StepLine]
     waits: list[WaitInfo]
+    holders: list[HolderInfo] = []
     children: list[BranchInfo]
     progress: list[ProgressInfo]
     logs: list[LogLine]
@@ -73,6 +76,7 @@ async def read_story(client: Durable, run_id: str) -> Story:
         run=run,
         steps=step_lines(await client.steps(run_id)),
         waits=list(await client.waits(run_id)),
+        holders=list(await client.holders(run_id)) if run.state == "queued" else [],
         children=list(await client.branches(run_id)),
         progress=list(await client.progress(run_id)),
         logs=list(await client.logs(run_id)),
@@ -126,20 +130,26 @@ def _until(body: dict[str, Any]) -> datetime | None:
 def waiting_for(story: Story) -> list[str]:
     """What has to happen before the run goes on, in words."""
     if story.run.state != "parked":
-        return waiting_to_start(story.run)
+        return waiting_to_start(story.run, story.holders)
     return [*_times(story), *(_wait(story, wait) for wait in story.waits if wait.outcome is None)]
 
 
-def waiting_to_start(run: RunInfo) -> list[str]:
-    """What a run that could go on needs for it."""
+def waiting_to_start(run: RunInfo, holders: Sequence[HolderInfo] = ()) -> list[str]:
+    """What a run that could go on needs for it; `holders` have the slots that it stands in line for."""
     worker = f"a worker that serves queue {run.queue!r}"
     simple = {
         "ready": worker,
         # Workers give out slots: without one, a run is queued though every slot is free.
-        "queued": f"a free slot{f' of {run.cap_key!r}' if run.cap_key else ''}, and {worker}",
+        "queued": f"a free slot{f' of {run.cap_key!r}' if run.cap_key else ''}{_held(holders)}, and {worker}",
         "delayed": f"its start at {said(run.wake_at)}",
     }
     return [simple[run.state]] if run.state in simple else []
+
+
+def _held(holders: Sequence[HolderInfo]) -> str:
+    runs = list(dict.fromkeys(f"run {holder.run_id}" for holder in holders))
+    more = f" and {len(runs) - MANY_HOLDERS} more" if len(runs) > MANY_HOLDERS else ""
+    return f" (held by {', '.join(runs[:MANY_HOLDERS])}{more})" if runs else ""
 
 
 def _times(story: Story) -> Iterable[str]:

@@ -1,4 +1,4 @@
-"""Several worker processes under one parent: it starts them, starts crashed ones again, and ends with them.
+"""Several processes under one parent: it starts them, starts crashed ones again, and ends with them.
 
 The children hold the reading end of a pipe that only the parent can write to. When the parent is gone, killed or
 not, the pipe ends and so do they.
@@ -10,6 +10,7 @@ import os
 import select
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -31,18 +32,18 @@ STEADY_SECONDS = 60.0
 class Place(NamedTuple):
     """One of the children, alive or resting until it is started again."""
 
+    command: Sequence[str]
     child: subprocess.Popen[bytes] | None
     since: float
     rest: float
 
 
 class Supervisor:
-    """Keeps `count` children of one command alive until it is told to stop."""
+    """Keeps a child of each verb of `durable` alive until it is told to stop."""
 
-    def __init__(self, command: Sequence[str], count: int, patience: float):
-        self._command = command
+    def __init__(self, verbs: Sequence[Sequence[str]], patience: float):
         self._patience = patience
-        self._places = [Place(None, 0.0, 0.0)] * count
+        self._places = [Place(verb, None, 0.0, 0.0) for verb in verbs]
         self._leash, self._held = os.pipe()
         self._asked = 0
         self._told: dict[int, int] = {}
@@ -96,23 +97,23 @@ class Supervisor:
         if self._asked:
             # One that had no handler yet was ended by the request itself.
             self._unclean |= code not in (exits.OK, -signal.SIGTERM)
-            return Place(None, now, 0.0)
+            return place._replace(child=None, since=now, rest=0.0)
         steady = now - place.since > STEADY_SECONDS
         rest = FIRST_REST if steady or not place.rest else min(place.rest * 2, LONGEST_REST)
-        log.warning("a worker process ended, starting another", ended=place.child.pid, code=code, rest=rest)
-        return Place(None, now, rest)
+        what = f"a {place.command[0]} process ended, starting another"
+        log.warning(what, ended=place.child.pid, code=code, rest=rest)
+        return place._replace(child=None, since=now, rest=rest)
 
     def _started(self, place: Place) -> Place:
         # A session of its own: Ctrl-C in the terminal comes to us once, and we pass it on once.
-        child = subprocess.Popen(
-            [*self._command, "--leash", str(self._leash)], pass_fds=[self._leash], start_new_session=True
-        )
-        log.info("a worker process was started", child=child.pid)
-        return Place(child, time.monotonic(), place.rest)
+        command = [sys.executable, "-m", "durablectl", *place.command, "--leash", str(self._leash)]
+        child = subprocess.Popen(command, pass_fds=[self._leash], start_new_session=True)
+        log.info(f"a {place.command[0]} process was started", child=child.pid)
+        return place._replace(child=child, since=time.monotonic())
 
     def _kill(self) -> None:
         for child in self._alive():
-            log.error("a worker process did not end in time and is killed", child=child.pid)
+            log.error("a process did not end in time and is killed", child=child.pid)
             child.kill()
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import NamedTuple
@@ -19,6 +18,7 @@ from durablectl import database, exits, logs
 from durablectl.ending import leave
 from durablectl.exits import WrongUse
 from durablectl.loading import workflows_of
+from durablectl.scheduling import serve_schedules
 from durablectl.serving import Service, serve
 from durablectl.supervisor import Supervisor
 
@@ -49,9 +49,10 @@ def work(order: Order) -> int:
         service = Service.of(url, workflows, order.queues, settings, catalogue_for(url, order.allow))
         if order.leash is None:
             asyncio.run(check_store(url))
-            _announce(service, order.processes)
+            asyncio.run(serve_schedules(url, workflows))
+            announce(service, order.processes)
         if order.processes > 1:
-            return _supervise(order, service)
+            return supervise(service, [worker_verb(order, service)] * order.processes)
         serve(service, leash=order.leash)
     return leave(exits.OK)
 
@@ -78,7 +79,7 @@ def _embedded(until_end: ExitStack) -> str:
     return url
 
 
-def _announce(service: Service, processes: int) -> None:
+def announce(service: Service, processes: int) -> None:
     log.info(
         "starting",
         database=database.where(service.url),
@@ -89,11 +90,16 @@ def _announce(service: Service, processes: int) -> None:
     )
 
 
-def _supervise(order: Order, service: Service) -> int:
+def worker_verb(order: Order, service: Service) -> list[str]:
+    """What a child is told to be one of these workers."""
+    queues = [part for queue in service.queues for part in ("--queue", queue)]
+    allowed = [part for prefix in order.allow for part in ("--allow", prefix)]
+    return ["worker", *order.modules, *queues, *allowed]
+
+
+def supervise(service: Service, verbs: Sequence[Sequence[str]]) -> int:
+    """Keep a process of each verb on the service's database until told to stop."""
     # By the environment: a command line can be read by everyone on the machine.
     os.environ[database.VARIABLE] = service.url
     os.environ["DURABLE_SLOTS"] = str(service.settings.slots)
-    queues = [part for queue in service.queues for part in ("--queue", queue)]
-    allowed = [part for prefix in order.allow for part in ("--allow", prefix)]
-    command = [sys.executable, "-m", "durablectl", "worker", *order.modules, *queues, *allowed]
-    return Supervisor(command, order.processes, service.patience).run()
+    return Supervisor(verbs, service.patience).run()

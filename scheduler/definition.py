@@ -25,6 +25,10 @@ Catchup = Literal["false", "true", "latest"]
 Overlap = Literal["queue", "skip", "cancel_old", "allow"]
 
 _NOTHING = timedelta(0)
+_PLAIN = (
+    *("timezone", "catchup", "on_deadline", "depends_on_past", "inputs", "queue", "prio", "max_active_runs"),
+    "origin",
+)
 _LENGTH = "such as 90s, 15m, 2h, 1d or PT15M"
 _HINTS = {
     **dict.fromkeys(("every", "catchup_window", "jitter", "deadline"), _LENGTH),
@@ -76,6 +80,7 @@ class Schedule(BaseModel):
     prio: int | None = Field(default=None, ge=0, le=9)
     tags: tuple[str, ...] = ()
     is_paused: bool = False
+    origin: Literal["definition", "person"] = "person"
 
     @classmethod
     def of(cls, workflow: str = "?", /, **given: Any) -> Self:
@@ -114,11 +119,10 @@ class Schedule(BaseModel):
             for name in ("every", "catchup_window", "jitter", "deadline")
             for value in (getattr(self, name),)
         }
-        same = ("timezone", "catchup", "on_deadline", "depends_on_past", "inputs", "queue", "prio", "max_active_runs")
         return {
             "cron": self.schedule,
             **seconds,
-            **{name: getattr(self, name) for name in same},
+            **{name: getattr(self, name) for name in _PLAIN},
             "start_date": _text(self.start_date),
             "end_date": _text(self.end_date),
             "overlap": self.policy,

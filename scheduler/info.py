@@ -37,11 +37,13 @@ class ScheduleInfo(BaseModel):
     paused_at: datetime | None
     pause_note: str | None
     state: str
+    origin: str
     since: datetime
     cursor_at: datetime | None
     next_at: datetime | None
     by: str | None
     changed_at: datetime
+    max_active_runs: int | None
     slots: int | None
     active: int
     owed: int

@@ -63,7 +63,7 @@ HOLDERS = "select task_id from durable.hold where cap_key = %s order by slot"
 # What of a definition can be changed without beginning anew.
 TERMS = (
     "end_date", "catchup", "catchup_window", "overlap", "jitter", "deadline", "on_deadline", "depends_on_past",
-    "inputs", "queue", "prio", "tags",
+    "inputs", "queue", "prio", "tags", "origin",
 )  # fmt: skip
 
 
@@ -248,6 +248,7 @@ class Schedules:
         holders = await fetch(connection, HOLDERS, (cap,)) if waits else []
         return ScheduleInfo(
             **{name: row[name] for name in ScheduleInfo.model_fields if name in row},
+            max_active_runs=row["own_slots"],
             owed=0 if row["state"] != "active" else count_owed(rule, facts_of(row, self._grace)),
             next_tick=upcoming(rule, row["now"]) if row["state"] == "active" else None,
             holders=[holder["task_id"] for holder in holders],

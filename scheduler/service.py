@@ -10,9 +10,9 @@ import asyncio
 import contextlib
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, Protocol
+from typing import Protocol
 
 import psycopg
 import structlog
@@ -22,7 +22,10 @@ from durable.errors import StoreUnavailable
 from durable.link import PLANNER, connect
 from durable.listener import Listener
 from durable.store import check_store
-from scheduler.store import Connection, TickLooks, fetch
+from scheduler.backfills import BackfillLooks
+from scheduler.deadlines import DeadlineLooks
+from scheduler.store import GRACE, Connection, TickLooks, fetch
+from scheduler.triggers import TriggerLooks
 
 log = structlog.get_logger("durable.scheduler")
 
@@ -42,12 +45,17 @@ class Part(Protocol):
         """When there is something to do although nobody tells of it."""
 
 
+def all_parts(grace: timedelta = GRACE) -> tuple[Part, ...]:
+    """What a scheduler does: ticks first, so that backfills stand behind them and deadlines find what was skipped."""
+    return TickLooks(grace=grace), TriggerLooks(), BackfillLooks(), DeadlineLooks()
+
+
 class Scheduler:
     """`s = Scheduler(dsn); task = asyncio.create_task(s.run()); await s.ready(); ...; s.stop(); await task`"""
 
     def __init__(self, dsn: str, parts: Sequence[Part] | None = None, *, fallback: float = 15.0):
         self._dsn = dsn
-        self._parts: Sequence[Part] = parts if parts is not None else (TickLooks(),)
+        self._parts: Sequence[Part] = parts if parts is not None else all_parts()
         self._fallback = fallback
         self._alarm = Alarm(self._wake_up, fallback)
         self._clock = Clock()
@@ -151,13 +159,13 @@ class Scheduler:
 class Alarm:
     """APScheduler with two jobs: one that is moved to whatever is due next, and one that rings in any case."""
 
-    def __init__(self, ring: Any, fallback: float):
+    def __init__(self, ring: Callable[[], None], fallback: float):
         self._ring = ring
         self._fallback = fallback
         self._timer = AsyncIOScheduler(timezone=UTC, job_defaults={"misfire_grace_time": None, "coalesce": True})
 
     def start(self) -> None:
-        self._timer.add_job(self._ring, "interval", seconds=self._fallback, id="fallback")
+        self._timer.add_job(self._rings, "interval", seconds=self._fallback, id="fallback")
         self._timer.start()
 
     def stop(self) -> None:
@@ -171,7 +179,11 @@ class Alarm:
             return
         # Later than the fallback rings nobody needs to know; and a date too far ahead is none for the alarm clock.
         at = datetime.now(UTC) + min(max(left, timedelta(0)), timedelta(days=1))
-        self._timer.add_job(self._ring, "date", run_date=at, id="due", replace_existing=True)
+        self._timer.add_job(self._rings, "date", run_date=at, id="due", replace_existing=True)
+
+    async def _rings(self) -> None:
+        # A coroutine runs on the loop; a plain function would be called in a thread, which cannot wake anybody here.
+        self._ring()
 
 
 class Clock:

@@ -18,6 +18,7 @@ import structlog
 from psycopg.rows import args_row, dict_row
 from pydantic import BaseModel, ConfigDict
 
+from durable import faults
 from durable.errors import WrongArguments
 from highway_dsl.cron import cron_fault
 from scheduler.matching import Caught, Look, Mode, Rule, look
@@ -149,6 +150,7 @@ class TriggerLooks:
                 due = await (await cursor.execute(DUE, (TRIGGERS,))).fetchall()
             for row in due:
                 await self._try(connection, row)
+                faults.point("trigger.applied")
         return len(due)
 
     async def next_at(self, connection: psycopg.AsyncConnection[Any]) -> datetime | None:

@@ -36,6 +36,7 @@ create table if not exists durable.schedule (
   waiting          text,                        -- why an owed tick does not start; null: nothing waits
   once_done        boolean not null default false,
   state            text not null default 'active' check (state in ('active', 'ended', 'removed')),
+  origin           text not null default 'person' check (origin in ('definition', 'person')),
   by               text,
   changed_at       timestamptz not null,
   check ((cron is null) <> (every is null))
@@ -276,15 +277,21 @@ language sql as $$
   where s.workflow = x.workflow and s.next_at > x.at
 $$;
 
--- note_clock: the database's clock was moved, as a scheduler has seen it on its own. One line, however many see it.
+-- note_clock: the database's clock was moved, as a scheduler has seen it on its own. One line, however many see it: they
+-- come one after the other.
 create or replace function durable.note_clock(_by double precision) returns void
-language sql as $$
+language plpgsql as $$
+declare
+  _now timestamptz := durable.now();
+begin
+  perform pg_advisory_xact_lock(1146442308, 0);
   insert into durable.schedule_note (id, workflow, at, kind, note)
-  select durable.uuid7(), '*', durable.now(), 'clock', format('the database''s clock went %s by %s; %s',
-    case when _by < 0 then 'back' else 'forward' end, make_interval(secs => abs(round(_by))),
+  select durable.uuid7(), '*', _now, 'clock', format('the database''s clock went %s by %s; %s',
+    case when _by < 0 then 'back' else 'forward' end, justify_hours(make_interval(secs => round(abs(_by)))),
     case when _by < 0 then 'ticks that were decided are not made again' else 'what fell in between counts as missed' end)
   where not exists (select from durable.schedule_note n where n.workflow = '*' and n.kind = 'clock'
-                    and n.at between durable.now() - interval '1 minute' and durable.now() + interval '1 minute')
+                    and n.at between _now - interval '1 minute' and _now + interval '1 minute');
+end
 $$;
 
 -- ---------------------------------------------------------------- what people do
@@ -300,22 +307,24 @@ begin
     workflow text, cron text, every double precision, timezone text, start_date timestamptz, end_date timestamptz,
     catchup text, catchup_window double precision, overlap text, jitter double precision, deadline double precision,
     on_deadline text, depends_on_past boolean, inputs json, queue text, prio int, tags text[], paused boolean,
-    definition text, version text, since timestamptz, by text, max_active_runs int);
+    definition text, version text, since timestamptz, origin text, by text, max_active_runs int);
   perform durable.line_of(_x.queue, _x.workflow);
   insert into durable.schedule as s (workflow, cron, every, timezone, start_date, end_date, catchup, catchup_window, overlap,
     jitter, deadline, on_deadline, depends_on_past, inputs, queue, prio, tags, paused, paused_by, paused_at, definition,
-    version, since, next_at, by, changed_at)
+    version, since, next_at, origin, by, changed_at)
   values (_x.workflow, _x.cron, make_interval(secs => _x.every), _x.timezone, _x.start_date, _x.end_date, _x.catchup,
     make_interval(secs => _x.catchup_window), _x.overlap, make_interval(secs => _x.jitter), make_interval(secs => _x.deadline),
     _x.on_deadline, _x.depends_on_past, _x.inputs, _x.queue, _x.prio, nullif(_x.tags, '{}'), _x.paused,
-    case when _x.paused then _x."by" end, case when _x.paused then _now end, _x.definition, _x.version, _x.since, _now, _x."by", _now)
+    case when _x.paused then _x."by" end, case when _x.paused then _now end, _x.definition, _x.version, _x.since, _now,
+    coalesce(_x.origin, 'person'), _x."by", _now)
   on conflict (workflow) do update
     set cron = excluded.cron, every = excluded.every, timezone = excluded.timezone, start_date = excluded.start_date,
         end_date = excluded.end_date, catchup = excluded.catchup, catchup_window = excluded.catchup_window,
         overlap = excluded.overlap, jitter = excluded.jitter, deadline = excluded.deadline, on_deadline = excluded.on_deadline,
         depends_on_past = excluded.depends_on_past, inputs = excluded.inputs, queue = excluded.queue, prio = excluded.prio,
         tags = excluded.tags, definition = excluded.definition, version = excluded.version, since = excluded.since,
-        next_at = excluded.next_at, state = 'active', by = excluded.by, changed_at = excluded.changed_at;
+        next_at = excluded.next_at, state = 'active', origin = excluded.origin, by = excluded.by,
+        changed_at = excluded.changed_at;
   insert into durable.cap (cap_key, slots) values ('s:' || _x.workflow, 1) on conflict do nothing;
   if _x.max_active_runs is null then
     delete from durable.cap c where c.cap_key = 'a:' || _x.workflow and not c.held;

@@ -320,19 +320,22 @@ $$;
 -- How tasks come into the store. Everything here only inserts: it is safe inside anyone's transaction,
 -- at any isolation level, and locks no task, worker or counter.
 
--- line_of: the number of a queue and workflow; a queue is made by its first use.
+-- line_of: the number of a queue and workflow; a queue is made by its first use. A workflow whose version is empty was
+-- undeployed, and is unknown.
 create or replace function durable.line_of(_queue text, _workflow text) returns int
 language plpgsql as $$
 declare
   _line int;
 begin
-  select l.line into _line from durable.line l where l.queue = _queue and l.workflow = _workflow;
+  select l.line into _line from durable.line l join durable.workflow w on w.name = l.workflow
+  where l.queue = _queue and l.workflow = _workflow and w.version is distinct from '';
   if _line is not null then
     return _line;
   end if;
-  if not exists (select from durable.workflow w where w.name = _workflow) then
+  if not exists (select from durable.workflow w where w.name = _workflow and w.version is distinct from '') then
     perform durable.refuse('DU010', format('unknown workflow %L', _workflow),
-      'Registered are: ' || coalesce((select string_agg(w.name, ', ' order by w.name) from durable.workflow w), 'none')
+      'Registered are: ' || coalesce((select string_agg(w.name, ', ' order by w.name) from durable.workflow w
+                                      where w.version is distinct from ''), 'none')
       || '. A worker or client that knows the workflow registers it when it starts.');
   end if;
   insert into durable.line (queue, workflow) values (_queue, _workflow)
@@ -350,12 +353,14 @@ create or replace function durable.register(_workflows json, _queues text[]) ret
 language plpgsql as $$
 declare
   _deployed text := (select string_agg(w.name, ', ' order by w.name) from json_to_recordset(_workflows) as x (name text)
-                     join durable.workflow w on w.name = x.name where w.version is not null);
+                     join durable.workflow w on w.name = x.name where w.version <> '');
 begin
   if _deployed is not null then
     perform durable.refuse('DU012', format('deployed already, so no program can register it: %s', _deployed),
       'Give the program''s workflow another name.');
   end if;
+  update durable.workflow w set version = null
+  from json_to_recordset(_workflows) as x (name text) where w.name = x.name and w.version = '';
   insert into durable.workflow as w (name, params, has_cleanup, max_active_runs, max_running,
                                      max_active_per_key, max_running_per_key, deadline, deadline_action, registered_at)
   select x.name, coalesce(x.params, '{}'), coalesce(x.has_cleanup, false), x.max_active_runs, x.max_running,
@@ -381,9 +386,10 @@ end
 $$;
 
 -- place: new tasks, each ready, delayed or queued for a slot. Answers with the lines that became ready, whether a timer
--- was set, and whether somebody waits for a slot. active_cap: a cap of its own instead of the workflow's
--- max_active_runs; empty: none. The JSON is read twice and no more: it is half of the cost of a bulk start.
-create or replace function durable.place(_tasks json, _now timestamptz, out lines int[], out timed boolean, out capped boolean)
+-- was set, whether somebody waits for a slot, and which workflows were undeployed. active_cap: a cap of its own instead of
+-- the workflow's max_active_runs; empty: none. The JSON is read twice and no more: it is half of the cost of a bulk start.
+create or replace function durable.place(_tasks json, _now timestamptz, out lines int[], out timed boolean, out capped boolean,
+                                         out gone text)
 language plpgsql as $$
 declare
   _all     int[];
@@ -398,8 +404,9 @@ begin
   select json_object_agg(l.line, w.version) filter (where w.version is not null),
          coalesce(array_agg(l.line) filter (where coalesce(w.max_active_runs, k.slots) is not null), '{}'),
          coalesce(array_agg(l.line) filter (
-           where coalesce(w.max_running, w.max_active_per_key, w.max_running_per_key) is not null), '{}')
-  into _current, _active, _other
+           where coalesce(w.max_running, w.max_active_per_key, w.max_running_per_key) is not null), '{}'),
+         string_agg(distinct w.name, ', ') filter (where w.version = '')
+  into _current, _active, _other, gone
   from durable.line l join durable.workflow w on w.name = l.workflow
   left join durable.cap k on k.cap_key = 'a:' || w.name
   where l.line = any (_all);
@@ -466,6 +473,7 @@ declare
   _new   json := _runs;
   _lines int[];
   _timed boolean;
+  _gone  text;
 begin
   -- The word alone, first: most runs are started without a key, and an input that holds it only costs a look.
   if position('"key"' in _runs::text) > 0
@@ -483,7 +491,10 @@ begin
                select from durable.once o
                where o.scope = r ->> 'scope' and o.key = r ->> 'key' and o.id = (r ->> 'id')::uuid));
   end if;
-  select p.lines, p.timed into _lines, _timed from durable.place(_new, _now) p;
+  select p.lines, p.timed, p.gone into _lines, _timed, _gone from durable.place(_new, _now) p;
+  if _gone is not null then
+    perform durable.refuse('DU010', format('unknown workflow %L', _gone), 'It was undeployed. Deploy it again to start it.');
+  end if;
   if _notify and _lines is not null then
     perform pg_notify('durable_work', 'r' || array_to_string(_lines, ','));
   end if;

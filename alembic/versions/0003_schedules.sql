@@ -36,6 +36,7 @@ create table if not exists durable.schedule (
   waiting          text,                        -- why an owed tick does not start; null: nothing waits
   once_done        boolean not null default false,
   state            text not null default 'active' check (state in ('active', 'ended', 'removed')),
+  origin           text not null default 'person' check (origin in ('definition', 'person')),
   by               text,
   changed_at       timestamptz not null,
   check ((cron is null) <> (every is null))
@@ -276,15 +277,21 @@ language sql as $$
   where s.workflow = x.workflow and s.next_at > x.at
 $$;
 
--- note_clock: the database's clock was moved, as a scheduler has seen it on its own. One line, however many see it.
+-- note_clock: the database's clock was moved, as a scheduler has seen it on its own. One line, however many see it: they
+-- come one after the other.
 create or replace function durable.note_clock(_by double precision) returns void
-language sql as $$
+language plpgsql as $$
+declare
+  _now timestamptz := durable.now();
+begin
+  perform pg_advisory_xact_lock(1146442308, 0);
   insert into durable.schedule_note (id, workflow, at, kind, note)
-  select durable.uuid7(), '*', durable.now(), 'clock', format('the database''s clock went %s by %s; %s',
-    case when _by < 0 then 'back' else 'forward' end, make_interval(secs => abs(round(_by))),
+  select durable.uuid7(), '*', _now, 'clock', format('the database''s clock went %s by %s; %s',
+    case when _by < 0 then 'back' else 'forward' end, justify_hours(make_interval(secs => round(abs(_by)))),
     case when _by < 0 then 'ticks that were decided are not made again' else 'what fell in between counts as missed' end)
   where not exists (select from durable.schedule_note n where n.workflow = '*' and n.kind = 'clock'
-                    and n.at between durable.now() - interval '1 minute' and durable.now() + interval '1 minute')
+                    and n.at between _now - interval '1 minute' and _now + interval '1 minute');
+end
 $$;
 
 -- ---------------------------------------------------------------- what people do
@@ -300,22 +307,24 @@ begin
     workflow text, cron text, every double precision, timezone text, start_date timestamptz, end_date timestamptz,
     catchup text, catchup_window double precision, overlap text, jitter double precision, deadline double precision,
     on_deadline text, depends_on_past boolean, inputs json, queue text, prio int, tags text[], paused boolean,
-    definition text, version text, since timestamptz, by text, max_active_runs int);
+    definition text, version text, since timestamptz, origin text, by text, max_active_runs int);
   perform durable.line_of(_x.queue, _x.workflow);
   insert into durable.schedule as s (workflow, cron, every, timezone, start_date, end_date, catchup, catchup_window, overlap,
     jitter, deadline, on_deadline, depends_on_past, inputs, queue, prio, tags, paused, paused_by, paused_at, definition,
-    version, since, next_at, by, changed_at)
+    version, since, next_at, origin, by, changed_at)
   values (_x.workflow, _x.cron, make_interval(secs => _x.every), _x.timezone, _x.start_date, _x.end_date, _x.catchup,
     make_interval(secs => _x.catchup_window), _x.overlap, make_interval(secs => _x.jitter), make_interval(secs => _x.deadline),
     _x.on_deadline, _x.depends_on_past, _x.inputs, _x.queue, _x.prio, nullif(_x.tags, '{}'), _x.paused,
-    case when _x.paused then _x."by" end, case when _x.paused then _now end, _x.definition, _x.version, _x.since, _now, _x."by", _now)
+    case when _x.paused then _x."by" end, case when _x.paused then _now end, _x.definition, _x.version, _x.since, _now,
+    coalesce(_x.origin, 'person'), _x."by", _now)
   on conflict (workflow) do update
     set cron = excluded.cron, every = excluded.every, timezone = excluded.timezone, start_date = excluded.start_date,
         end_date = excluded.end_date, catchup = excluded.catchup, catchup_window = excluded.catchup_window,
         overlap = excluded.overlap, jitter = excluded.jitter, deadline = excluded.deadline, on_deadline = excluded.on_deadline,
         depends_on_past = excluded.depends_on_past, inputs = excluded.inputs, queue = excluded.queue, prio = excluded.prio,
         tags = excluded.tags, definition = excluded.definition, version = excluded.version, since = excluded.since,
-        next_at = excluded.next_at, state = 'active', by = excluded.by, changed_at = excluded.changed_at;
+        next_at = excluded.next_at, state = 'active', origin = excluded.origin, by = excluded.by,
+        changed_at = excluded.changed_at;
   insert into durable.cap (cap_key, slots) values ('s:' || _x.workflow, 1) on conflict do nothing;
   if _x.max_active_runs is null then
     delete from durable.cap c where c.cap_key = 'a:' || _x.workflow and not c.held;
@@ -422,6 +431,399 @@ begin
   delete from durable.schedule_note n where n.ctid = any (array(
     select o.ctid from durable.schedule_note o where o.at < _before order by o.at limit _limit));
   get diagnostics notes = row_count;
+end
+$$;
+-- Backfills: ticks of the past, made on demand. A backfill is a row with a cursor; a run is made only when one of its slots
+-- is free, under a cap of its own and behind fresh ticks, so that ten thousand ticks are never ten thousand rows.
+
+create table if not exists durable.backfill (
+  id            uuid primary key,
+  workflow      text not null,
+  first         timestamptz not null,             -- the first and the last tick, both included
+  last          timestamptz not null,
+  cron          text,                             -- the timetable as it was: a changed schedule changes no backfill
+  every         interval,
+  timezone      text not null,
+  start_date    timestamptz,
+  max_active    int not null check (max_active > 0),
+  reprocess     text not null check (reprocess in ('none', 'failed', 'completed')),
+  newest_first  boolean not null default false,
+  prio          smallint not null check (prio between 0 and 9),
+  state         text not null default 'running' check (state in ('running', 'paused', 'cancelled', 'done')),
+  cursor_at     timestamptz,                      -- the last tick that was decided: made or left out
+  total         int not null,
+  made          int not null default 0,
+  skipped       int not null default 0,
+  ended         json,                             -- how its runs ended, once it is over: {state: count}
+  waiting       text,                             -- why the next tick is not made, besides a free slot
+  by            text,
+  note          text,
+  created_at    timestamptz not null,
+  ended_at      timestamptz,
+  check (first <= last),
+  check ((ended_at is null) = (state in ('running', 'paused')))
+);
+create index if not exists backfill_open on durable.backfill (id) where state = 'running';
+create index if not exists backfill_of on durable.backfill (workflow, created_at);
+create index if not exists backfill_age on durable.backfill (ended_at) where ended_at is not null;
+create index if not exists tick_of_backfill on durable.tick (backfill_id) where backfill_id is not null;
+
+-- backfill_runs: the runs of a backfill, each with how it ended or 'open'.
+create or replace function durable.backfill_runs(_id uuid) returns table (tick timestamptz, attempt int, run_id uuid, state text)
+language sql stable as $$
+  select i.tick, i.attempt, i.run_id, coalesce(i.outcome, case when t.finished_at is null then 'open' else t.state::text end)
+  from durable.tick i left join durable.task t on t.task_id = i.run_id
+  where i.backfill_id = _id
+$$;
+
+-- backfill_states: how many runs of a backfill stand how.
+create or replace function durable.backfill_states(_id uuid) returns json
+language sql stable as $$
+  select coalesce(json_object_agg(s.state, s.n), '{}')
+  from (select u.state, count(*) as n from durable.backfill_runs(_id) u group by u.state) s
+$$;
+
+-- backfill_active: how many of its runs have not ended.
+create or replace function durable.backfill_active(_id uuid) returns int
+language sql stable as $$
+  select (select count(*) from durable.hold h where h.cap_key = 'b:' || _id)::int
+         + (select count(*) from durable.cap_queue q where q.cap_key = 'b:' || _id)::int
+$$;
+
+-- ---------------------------------------------------------------- what people do
+
+-- create_backfill: a backfill as it was planned. Only inserts.
+create or replace function durable.create_backfill(_row json) returns uuid
+language plpgsql as $$
+declare
+  _now timestamptz := durable.now();
+  _x   durable.backfill := json_populate_record(null::durable.backfill, _row);
+  _s   durable.schedule := (select s from durable.schedule s where s.workflow = _row ->> 'workflow' and s.state <> 'removed');
+begin
+  if _s.workflow is null then
+    perform durable.refuse('DU011', format('%L has no schedule, so there are no ticks to make', _x.workflow), 'Set a schedule first.');
+  end if;
+  if _x.newest_first and _s.depends_on_past then
+    perform durable.refuse('DU013', format('newest_first: each tick of %L depends on the one before', _x.workflow),
+      'Make them oldest first.');
+  end if;
+  insert into durable.backfill (id, workflow, first, last, cron, every, timezone, start_date, max_active, reprocess,
+                                newest_first, prio, total, by, note, created_at)
+  values (_x.id, _x.workflow, _x.first, _x.last, _s.cron, _s.every, _s.timezone, _s.start_date, _x.max_active, _x.reprocess,
+          _x.newest_first, least(9, greatest(8, coalesce(_s.prio, 5) + 1)), _x.total, _x."by", _x.note, _now);
+  insert into durable.cap (cap_key, slots) values ('b:' || _x.id, _x.max_active);
+  perform durable.note_backfill(_x.id, 'backfill', _x."by", format('begun, %s at a time, reprocess %s', _x.max_active, _x.reprocess));
+  perform pg_notify('durable_schedule', 'b:' || _x.id);
+  return _x.id;
+end
+$$;
+
+-- note_backfill: a line of the history of its schedule.
+create or replace function durable.note_backfill(_id uuid, _kind text, _by text, _text text) returns void
+language sql as $$
+  insert into durable.schedule_note (id, workflow, at, kind, first_tick, last_tick, ticks, note, by)
+  select durable.uuid7(), b.workflow, durable.now(), _kind, b.first, b.last, b.total, format('backfill %s: %s', b.id, _text), _by
+  from durable.backfill b where b.id = _id
+$$;
+
+-- switch_backfill: running <-> paused, or either -> cancelled, which also cancels its unfinished runs. Locks: the backfill.
+create or replace function durable.switch_backfill(_id uuid, _state text, _by text default current_user, _note text default null)
+returns void
+language plpgsql as $$
+declare
+  _had text;
+begin
+  select b.state into _had from durable.backfill b where b.id = _id for update;
+  if _had is null then
+    perform durable.refuse('DU011', format('no backfill %s', _id), 'It never existed, or was pruned by retention.');
+  end if;
+  if _had in ('cancelled', 'done') then
+    perform durable.refuse('DU012', format('backfill %s is over: it is %s', _id, _had), 'Create another one.');
+  end if;
+  if _had = _state then
+    return;
+  end if;
+  update durable.backfill b set state = _state, ended_at = case when _state = 'cancelled' then durable.now() end where b.id = _id;
+  if _state = 'cancelled' then
+    perform durable.cancel(u.run_id, 'its backfill was cancelled') from durable.backfill_runs(_id) u where u.state = 'open';
+  end if;
+  perform durable.note_backfill(_id, 'backfill', _by, _state || coalesce(': ' || _note, ''));
+  perform pg_notify('durable_schedule', 'b:' || _id);
+end
+$$;
+
+-- backfills: one, those of a workflow, or all, newest first; each with how its runs stand: {state: count}.
+create or replace function durable.backfills(_id uuid default null, _workflow text default null, _limit int default 50)
+returns table (id uuid, workflow text, first timestamptz, last timestamptz, max_active int, reprocess text, newest_first boolean,
+               prio smallint, state text, cursor_at timestamptz, total int, made int, skipped int, runs json, waiting text,
+               by text, note text, created_at timestamptz, ended_at timestamptz)
+language sql stable as $$
+  select b.id, b.workflow, b.first, b.last, b.max_active, b.reprocess, b.newest_first, b.prio, b.state, b.cursor_at, b.total,
+         b.made, b.skipped, coalesce(b.ended, durable.backfill_states(b.id)), b.waiting, b.by, b.note, b.created_at, b.ended_at
+  from durable.backfill b
+  where (_id is null or b.id = _id) and (_workflow is null or b.workflow = _workflow)
+  order by b.created_at desc, b.id desc limit _limit
+$$;
+
+-- ---------------------------------------------------------------- what the scheduler does
+
+-- open_backfills: those that may make a run now, or may be over.
+create or replace function durable.open_backfills(_limit int) returns setof uuid
+language sql stable as $$
+  select b.id from durable.backfill b
+  where b.state = 'running' and durable.backfill_active(b.id) < b.max_active
+  order by b.id limit _limit
+$$;
+
+-- lock_backfill: one running backfill with what a look must know; none while another scheduler looks. The facts are read
+-- after the lock. Locks: the backfill (skip locked), until the caller's commit.
+create or replace function durable.lock_backfill(_id uuid) returns table (
+  id uuid, workflow text, first timestamptz, last timestamptz, cron text, every interval, timezone text, start_date timestamptz,
+  max_active int, reprocess text, newest_first boolean, prio smallint, cursor_at timestamptz, waiting text,
+  created_at timestamptz, active int, inputs json, queue text, tags text[], depends_on_past boolean, params json)
+language plpgsql as $$
+begin
+  perform from durable.backfill b where b.id = _id and b.state = 'running' for update skip locked;
+  if not found then
+    return;
+  end if;
+  return query
+    select b.id, b.workflow, b.first, b.last, b.cron, b.every, b.timezone, b.start_date, b.max_active, b.reprocess, b.newest_first,
+           b.prio, b.cursor_at, b.waiting, b.created_at, durable.backfill_active(b.id), s.inputs, s.queue, s.tags, s.depends_on_past, w.params
+    from durable.backfill b
+    join durable.schedule s on s.workflow = b.workflow
+    join durable.workflow w on w.name = b.workflow
+    where b.id = _id;
+end
+$$;
+
+-- past_ticks: the newest run of each tick in a range, how it ended, or 'open'; and how it stood at another time, 'new' if
+-- it was not there yet: a backfill does what was planned, whatever ends meanwhile.
+create or replace function durable.past_ticks(_workflow text, _first timestamptz, _last timestamptz, _then timestamptz)
+returns table (tick timestamptz, attempt int, run_id uuid, state text, was text)
+language sql stable as $$
+  select n.tick, n.attempt, n.run_id, n.state,
+         case when n.made_at > _then then 'new' when n.finished_at > _then then 'open' else n.state end
+  from (
+    select distinct on (i.tick) i.tick, i.attempt, i.run_id, i.made_at, t.finished_at,
+           coalesce(i.outcome, case when t.task_id is null then 'succeeded' when t.finished_at is null then 'open' else t.state::text end) as state
+    from durable.tick i left join durable.task t on t.task_id = i.run_id
+    where i.workflow = _workflow and i.tick between _first and _last
+    order by i.tick, i.attempt desc) n
+$$;
+
+-- advance_backfill: what one look has decided: runs, what is left out, and whether that was all. The caller holds
+-- lock_backfill. Answers how many runs were made.
+create or replace function durable.advance_backfill(
+  _id uuid, _ticks json, _skipped int, _cursor timestamptz, _waiting text, _over boolean
+) returns int
+language plpgsql as $$
+declare
+  _made int := cardinality(durable.make_ticks(_ticks));
+begin
+  update durable.backfill b
+  set cursor_at = coalesce(_cursor, b.cursor_at), made = b.made + _made, waiting = _waiting,
+      skipped = b.skipped + _skipped + json_array_length(_ticks) - _made
+  where b.id = _id;
+  if _over then
+    update durable.backfill b set state = 'done', ended_at = durable.now(), ended = durable.backfill_states(_id) where b.id = _id;
+    delete from durable.cap c where c.cap_key = 'b:' || _id;
+    perform durable.note_backfill(_id, 'backfill', null, (
+      select format('done: %s made, %s left out; %s', b.made, b.skipped, b.ended) from durable.backfill b where b.id = _id));
+  end if;
+  return _made;
+end
+$$;
+
+-- prune_backfills: up to _limit backfills that were over before this.
+create or replace function durable.prune_backfills(_before timestamptz, _limit int default 500) returns int
+language plpgsql as $$
+declare
+  _old uuid[];
+begin
+  with d as (
+    delete from durable.backfill b where b.id in (
+      select o.id from durable.backfill o where o.ended_at < _before order by o.ended_at limit _limit for update skip locked)
+    returning b.id
+  )
+  select coalesce(array_agg(d.id), '{}') into _old from d;
+  delete from durable.cap c where c.cap_key in (select 'b:' || o from unnest(_old) o);
+  return cardinality(_old);
+end
+$$;
+-- Deadlines of schedules: a tick whose run has not ended, or that has no run, when its deadline is over raises one alert.
+-- A watch's cursor moves forward over ticks whose deadline was decided, once each. What ends a run that takes too long is
+-- another thing: the deadline of its workflow.
+
+create table if not exists durable.deadline_watch (
+  workflow    text primary key,
+  definition  text not null,                      -- of the schedule, as it was looked at
+  deadline    interval not null,
+  cursor_at   timestamptz not null,               -- the last tick whose deadline was decided
+  next_at     timestamptz                         -- when the next one is over; null: not known before a tick is made
+);
+create index if not exists deadline_watch_due on durable.deadline_watch (next_at);
+create index if not exists schedule_deadline on durable.schedule (workflow) where deadline is not null;
+
+create table if not exists durable.alert (
+  id             uuid not null unique,
+  workflow       text not null,
+  tick           timestamptz not null,
+  last_tick      timestamptz not null,            -- several that did not start stand in one alert
+  ticks          int not null,
+  kind           text not null check (kind in ('late', 'not started', 'skipped')),
+  run_id         uuid,
+  due_at         timestamptz not null,
+  raised_at      timestamptz not null,
+  callback       text,
+  callback_run   uuid,
+  callback_note  text,                            -- why the callback was not started
+  primary key (workflow, tick)
+);
+create index if not exists alert_age on durable.alert (raised_at);
+
+-- watch_deadlines: begin to watch schedules with a deadline, from the ticks on whose deadline was to come when it was set;
+-- look anew where the timetable or the deadline was changed. Locks: only watches that change.
+create or replace function durable.watch_deadlines() returns void
+language plpgsql as $$
+declare
+  _now timestamptz := durable.now();
+begin
+  delete from durable.deadline_watch w using durable.schedule s
+  where s.workflow = w.workflow and (s.deadline is null or s.state = 'removed');
+  insert into durable.deadline_watch (workflow, definition, deadline, cursor_at, next_at)
+  select s.workflow, s.definition, s.deadline, greatest(s.since - interval '1 microsecond', s.changed_at - s.deadline), _now
+  from durable.schedule s
+  where s.deadline is not null and s.state <> 'removed' and not exists (
+    select from durable.deadline_watch w
+    where w.workflow = s.workflow and w.definition = s.definition and w.deadline = s.deadline)
+  order by s.workflow
+  on conflict (workflow) do update
+    set definition = excluded.definition, deadline = excluded.deadline, next_at = excluded.next_at;
+end
+$$;
+
+-- next_deadline_tick: the first tick after an instant that has a run: what a schedule without a timetable goes by.
+create or replace function durable.next_deadline_tick(_workflow text, _after timestamptz) returns timestamptz
+language sql stable as $$
+  select i.tick from durable.tick i
+  where i.workflow = _workflow and i.tick > _after and i.attempt = 0 and i.kind = 'schedule' order by i.tick limit 1
+$$;
+
+-- due_deadlines: watches whose next deadline is over, each with its schedule, locked until the end of the transaction.
+-- Locks: watches (skip locked).
+create or replace function durable.due_deadlines(_limit int) returns table (
+  workflow text, cron text, every interval, timezone text, start_date timestamptz, end_date timestamptz, since timestamptz,
+  deadline interval, on_deadline text, queue text, schedule_cursor timestamptz, paused boolean, state text,
+  cursor_at timestamptz, now timestamptz)
+language plpgsql as $$
+declare
+  _due text[];
+begin
+  select array_agg(d.workflow) into _due from (
+    select w.workflow from durable.deadline_watch w
+    where w.next_at <= durable.now()
+       or w.next_at is null and durable.next_deadline_tick(w.workflow, w.cursor_at) <= durable.now() - w.deadline
+    order by w.next_at limit _limit for update skip locked) d;
+  return query
+    select s.workflow, s.cron, s.every, s.timezone, s.start_date, s.end_date, s.since, s.deadline, s.on_deadline, s.queue,
+           s.cursor_at, s.paused, s.state, w.cursor_at, durable.now()
+    from durable.deadline_watch w join durable.schedule s on s.workflow = w.workflow
+    where w.workflow = any (_due) order by s.workflow;
+end
+$$;
+
+-- deadline_ticks: the runs of a schedule's ticks after one instant and not after another, with when each was made and
+-- ended; one that retention has taken ended long ago.
+create or replace function durable.deadline_ticks(_workflow text, _after timestamptz, _until timestamptz, _limit int)
+returns table (tick timestamptz, run_id uuid, made_at timestamptz, finished_at timestamptz)
+language sql stable as $$
+  select i.tick, i.run_id, i.made_at, case when i.outcome is not null then i.made_at else t.finished_at end
+  from durable.tick i left join durable.task t on t.task_id = i.run_id
+  where i.workflow = _workflow and i.tick > _after and i.tick <= _until and i.attempt = 0 and i.kind = 'schedule'
+  order by i.tick limit _limit
+$$;
+
+-- left_out: the spans of ticks that were skipped in a range, with why.
+create or replace function durable.left_out(_workflow text, _after timestamptz, _until timestamptz)
+returns table (first_tick timestamptz, last_tick timestamptz, note text)
+language sql stable as $$
+  select n.first_tick, n.last_tick, n.note from durable.schedule_note n
+  where n.workflow = _workflow and n.kind = 'skipped' and n.last_tick > _after and n.first_tick <= _until
+$$;
+
+-- raise_alerts: what one look at a watch has decided. Each alert is raised once, and starts the callback once, in the same
+-- transaction. The caller holds the watch. Answers how many were new.
+create or replace function durable.raise_alerts(_workflow text, _alerts json, _cursor timestamptz, _next_at timestamptz) returns int
+language plpgsql as $$
+declare
+  _new   int := 0;
+  _alert durable.alert;
+begin
+  for _alert in
+    insert into durable.alert (id, workflow, tick, last_tick, ticks, kind, run_id, due_at, raised_at, callback)
+    select durable.uuid7(), _workflow, x.tick, x.last_tick, x.ticks, x.kind, x.run_id, x.due_at, durable.now(),
+           (select s.on_deadline from durable.schedule s where s.workflow = _workflow)
+    from json_to_recordset(_alerts) as x (tick timestamptz, last_tick timestamptz, ticks int, kind text, run_id uuid, due_at timestamptz)
+    order by x.tick
+    on conflict do nothing returning *
+  loop
+    _new := _new + 1;
+    perform durable.call_back(_alert);
+  end loop;
+  update durable.deadline_watch w set cursor_at = greatest(w.cursor_at, _cursor), next_at = _next_at where w.workflow = _workflow;
+  return _new;
+end
+$$;
+
+-- call_back: start the workflow that an alert names, with the alert as its input; where that cannot be, say why.
+create or replace function durable.call_back(_alert durable.alert) returns void
+language plpgsql as $$
+declare
+  _of    durable.workflow := (select w from durable.workflow w where w.name = _alert.callback);
+  _input json;
+  _fault text;
+  _queue text;
+begin
+  if _alert.callback is null then
+    return;
+  end if;
+  _input := durable.offered(_of.params, json_build_object(
+    'workflow', _alert.workflow, 'tick', durable.iso(_alert.tick), 'kind', _alert.kind, 'run_id', _alert.run_id,
+    'due_at', durable.iso(_alert.due_at), 'ticks', _alert.ticks, 'last_tick', durable.iso(_alert.last_tick), 'alert_id', _alert.id));
+  _fault := case when _of.name is null then 'no such workflow' else durable.input_fault(_of.params, _input) end;
+  if _fault is not null then
+    update durable.alert a set callback_note = _fault where a.workflow = _alert.workflow and a.tick = _alert.tick;
+    perform durable.add_note(_alert.workflow, 'deadline', null,
+      format('the callback %s was not started: %s', _alert.callback, _fault), _alert.tick, _alert.last_tick, _alert.ticks);
+    return;
+  end if;
+  -- Where somebody serves it: the queue of the schedule before others.
+  select l.queue into _queue from durable.line l join durable.schedule s on s.workflow = _alert.workflow
+  where l.workflow = _alert.callback order by l.queue <> s.queue, l.queue <> 'default', l.queue limit 1;
+  update durable.alert a
+  set callback_run = durable.spawn(_alert.callback, _input, coalesce(_queue, 'default'), _key => 'alert ' || _alert.id)
+  where a.workflow = _alert.workflow and a.tick = _alert.tick;
+end
+$$;
+
+-- alerts: the newest alerts, of one workflow or of all.
+create or replace function durable.alerts(_workflow text default null, _limit int default 50) returns setof durable.alert
+language sql stable as $$
+  select a.* from durable.alert a where _workflow is null or a.workflow = _workflow
+  order by a.raised_at desc, a.tick desc limit _limit
+$$;
+
+-- prune_alerts: up to _limit alerts that were raised before this.
+create or replace function durable.prune_alerts(_before timestamptz, _limit int default 500) returns int
+language plpgsql as $$
+declare
+  _pruned int;
+begin
+  delete from durable.alert a where a.ctid = any (array(
+    select o.ctid from durable.alert o where o.raised_at < _before order by o.raised_at limit _limit));
+  get diagnostics _pruned = row_count;
+  return _pruned;
 end
 $$;
 -- Event triggers: a workflow that starts when events come. An emitter pays nothing: the pass, which looks at every event
@@ -642,14 +1044,20 @@ begin
   if not exists (select from durable.trigger) then
     return;
   end if;
+  with n as materialized (
+    select distinct b.name from unnest(_batch) b where b.kind = 'event' and b.task_id is null
+  ), f as materialized (
+    -- Each name once, and first by an operator: the function costs fifty times as much.
+    select n.name, t.workflow, t.since, durable.fits_of(t.likes, n.name) as fits
+    from n join durable.trigger t on n.name like any (t.likes)
+  )
   insert into durable.trigger_event (workflow, event_id, name, emitted_at, payload, matched)
-  select t.workflow, e.event_id, e.name, e.emitted_at, e.payload, f.fits
-  from unnest(_batch) b
+  select f.workflow, e.event_id, e.name, e.emitted_at, e.payload, f.fits
+  from f
+  join unnest(_batch) b on b.name = f.name and b.kind = 'event' and b.task_id is null
   join durable.event e on e.name = b.name and e.event_id = b.id
   -- Where the clock went back behind the setting of a trigger, time cannot tell what came before it.
-  join durable.trigger t on t.since <= e.emitted_at or t.since > _now
-  cross join lateral (select durable.fits_of(t.likes, e.name)) f (fits)
-  where b.kind = 'event' and b.task_id is null and f.fits <> '{}'
+  where f.fits <> '{}' and (f.since <= e.emitted_at or f.since > _now)
   on conflict do nothing;
   if found then
     perform pg_notify('durable_schedule', 'event');
@@ -846,4 +1254,100 @@ language sql immutable as $$
     select coalesce(json_object_agg(v.key, v.value), '{}') from json_each(_values) v
     where v.key in (select json_array_elements_text(_params -> 'required')
                     union all select json_array_elements_text(_params -> 'optional'))) end
+$$;
+-- Retention of what schedulers leave behind: ticks whose run is gone, notes, backfills, alerts, and events in vain.
+
+-- prune_history: a batch of each kind, of what is older than this. pruned: the largest of them, so that whoever gets less
+-- than the limit is done; null where another is at it. reached and _after: as all pruning has them.
+create or replace function durable.prune_history(
+  _before timestamptz, _limit int default 500, _after timestamptz default '-infinity', out pruned int, out reached timestamptz)
+language plpgsql as $$
+begin
+  if not pg_try_advisory_xact_lock(1146442307, 3) then
+    return;
+  end if;
+  reached := _before;
+  select greatest(t.ticks, t.notes, durable.prune_backfills(_before, _limit), durable.prune_alerts(_before, _limit),
+                  durable.prune_triggered(_before, _limit), durable.prune_waiting_events(_before, _limit))
+  into pruned from durable.prune_ticks(_before, _limit) t;
+end
+$$;
+
+-- prune_triggered: which events became which run.
+create or replace function durable.prune_triggered(_before timestamptz, _limit int) returns int
+language plpgsql as $$
+declare
+  _pruned int;
+begin
+  delete from durable.trigger_run r where r.ctid = any (array(
+    select o.ctid from durable.trigger_run o where o.made_at < _before order by o.made_at limit _limit));
+  get diagnostics _pruned = row_count;
+  return _pruned;
+end
+$$;
+
+-- prune_waiting_events: events that the others of their set have never come to, with a note of how many.
+create or replace function durable.prune_waiting_events(_before timestamptz, _limit int) returns int
+language plpgsql as $$
+declare
+  _pruned int;
+begin
+  with d as (
+    delete from durable.trigger_event e where (e.workflow, e.event_id) in (
+      select o.workflow, o.event_id from durable.trigger_event o
+      where o.emitted_at < _before and not o.fresh order by o.emitted_at limit _limit for update skip locked)
+    returning e.workflow
+  ), n as (
+    select d.workflow, count(*)::int as events, durable.add_note(d.workflow, 'incomplete', null,
+      format('%s events were given up: the others of their set never came', count(*))) from d group by d.workflow
+  )
+  select coalesce(sum(n.events), 0) into _pruned from n;
+  return _pruned;
+end
+$$;
+-- The end of a deployed workflow. Its versions, runs and history stay to be read; nothing of it starts any more, until
+-- somebody deploys the name again or a program registers it.
+
+-- unfinished_runs: the runs of a workflow that have not ended.
+create or replace function durable.unfinished_runs(_workflow text) returns setof uuid
+language sql stable as $$
+  select t.task_id from durable.line l join durable.task t on t.line = l.line
+  where l.workflow = _workflow and t.parent_id is null and t.finished_at is null
+$$;
+
+-- silence: nothing starts a workflow by itself: no schedule, no backfill, no event. Locks: those rows.
+create or replace function durable.silence(_workflow text, _by text default current_user) returns void
+language plpgsql as $$
+begin
+  perform durable.remove_schedule(_workflow, _by);
+  perform durable.drop_trigger(_workflow, _by);
+  perform durable.switch_backfill(b.id, 'cancelled', _by, 'the workflow was undeployed')
+  from durable.backfill b where b.workflow = _workflow and b.state in ('running', 'paused');
+end
+$$;
+
+-- undeploy: take a workflow away. Refused while runs of it have not ended. Locks: the workflow's row, and as `silence`.
+create or replace function durable.undeploy(_workflow text, _by text default current_user) returns void
+language plpgsql as $$
+declare
+  _had  durable.workflow;
+  _runs bigint;
+begin
+  select w.* into _had from durable.workflow w where w.name = _workflow for update;
+  if not found or _had.version = '' then
+    perform durable.refuse('DU010', format('no workflow %L is deployed', _workflow), 'It was undeployed before, or its name is spelt otherwise.');
+  end if;
+  if _had.version is null then
+    perform durable.refuse('DU012', format('%L is a workflow that a program registered', _workflow),
+      'Stop the workers that serve it; its schedule goes with `durable schedules remove`.');
+  end if;
+  select count(*) into _runs from durable.unfinished_runs(_workflow);
+  if _runs > 0 then
+    perform durable.refuse('DU012', format('%L has %s unfinished runs', _workflow, _runs),
+      'Wait for their end, or cancel them with --cancel-running.');
+  end if;
+  perform durable.silence(_workflow, _by);
+  update durable.workflow w set version = '' where w.name = _workflow;
+  perform pg_notify('durable_work', 'v');
+end
 $$;

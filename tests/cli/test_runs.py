@@ -55,6 +55,11 @@ async def fragile(ctx: DurableContext) -> str:
     return str(await ctx.step(may_fail))
 
 
+@workflow(max_active_runs=1)
+async def lonely(ctx: DurableContext) -> None:
+    await ctx.sleep(timedelta(hours=1))
+
+
 def start(durable: Command, *arguments: str) -> str:
     return str(durable("start", *arguments).out.strip())
 
@@ -79,6 +84,16 @@ def test_a_run_that_waits_says_for_what(durable: Command, working: Command, even
     steps = {step["name"]: (step["state"], step["attempts"]) for step in story["steps"]}
     assert steps["ask"] == ("done", 2)
     assert [each["state"] for each in story["children"]] == ["succeeded", "succeeded"]
+
+
+def test_a_queued_run_says_who_holds_its_slot(durable: Command, working: Command, eventually: Command) -> None:
+    """The run that waits for a slot names the run to wait for, for people and for programs."""
+    working(lonely)
+    first, second = start(durable, "lonely"), start(durable, "lonely")
+    parked(durable, eventually, first)
+    assert f"a free slot; held by run {first}" in durable("runs", "show", second).out
+    [holder] = shown(durable, second)["holders"]
+    assert (holder["run_id"], holder["slots"]) == (first, 1)
 
 
 def test_watching_ends_with_the_run(durable: Command, working: Command) -> None:

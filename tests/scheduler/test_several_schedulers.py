@@ -11,7 +11,7 @@ import pytest
 
 from scheduler.store import TickLooks
 from tests.faults.fleet import eventually
-from tests.scheduler.scheduler_process import Order, SchedulerProcess
+from tests.scheduler.scheduler_process import Schedulers, locked
 from tests.scheduler.stage import Stage, june
 
 MANY = """
@@ -29,36 +29,6 @@ def make_many(stage: Stage, count: int, cron: str, first: object, slots: int | N
     """Schedules in bulk, due at the same instant."""
     stage.store.run(MANY, slots, count)
     stage.store.run(SCHEDULES, cron, first)
-
-
-class Schedulers:
-    """The scheduler processes of a test; whatever it leaves alive is killed at its end."""
-
-    def __init__(self, dsn: str, logs: Path):
-        self._dsn = dsn
-        self._log = logs / "schedulers.log"
-        self.running: list[SchedulerProcess] = []
-        self.fell = 0
-
-    def start(self, fault: str | None = None) -> SchedulerProcess:
-        process = SchedulerProcess(Order(self._dsn, str(self._log), fault, fallback=0.2, batch=20))
-        self.running.append(process)
-        return process
-
-    def keep(self, count: int, choice: random.Random) -> None:
-        """So many of them alive, some with a trap that is still ahead of them."""
-        self.fell += sum(not process.alive for process in self.running)
-        self.running = [process for process in self.running if process.alive]
-        while len(self.running) < count:
-            point = choice.choice(["look.before", "look.decided", "look.applied", "look.after", None])
-            self.start(point and f"{point}:{choice.randint(1, 30)}")
-
-    def kill_one(self, choice: random.Random) -> None:
-        choice.choice(self.running).kill()
-
-    def close(self) -> None:
-        for process in self.running:
-            process.kill()
 
 
 @pytest.fixture
@@ -87,13 +57,6 @@ async def test_a_scheduler_killed_at_any_point_leaves_all_or_nothing(
     assert stage.store.rows(f"{counts} from durable.schedule") == [(made, made, made)]
     await stage.look()
     assert stage.store.rows(f"{counts} from durable.schedule") == [(3, 3, 3)]
-
-
-def locked(stage: Stage) -> int:
-    sql = (
-        "select count(*) from pg_stat_activity where application_name = 'durable-scheduler' and xact_start is not null"
-    )
-    return int(stage.store.value(f"{sql} and datname = current_database()"))
 
 
 async def test_four_schedulers_and_random_kills_make_each_tick_once(stage: Stage, schedulers: Schedulers) -> None:
