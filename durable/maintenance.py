@@ -22,17 +22,22 @@ log = structlog.get_logger("durable.maintenance")
 # One batch: answers how many went and how far it came; null when another worker is at it.
 RUNS = "select pruned, reached from durable.prune_runs(durable.now() - make_interval(secs => %s), %s, %s)"
 EVENTS = "select pruned, reached from durable.prune_events(durable.now() - make_interval(secs => %s), %s, %s)"
+HISTORY = "select pruned, reached from durable.prune_history(durable.now() - make_interval(secs => %s), %s, %s)"
+ACCESSES = "select pruned, reached from durable.prune_secret_access(durable.now() - make_interval(secs => %s), %s, %s)"
 
 
 class Pruned(NamedTuple):
-    """What one look of the pruner has removed."""
+    """What one look of the pruner has removed. `history`: of what schedulers leave behind, the most of one kind."""
 
     runs: int
     events: int
+    history: int = 0
+    accesses: int = 0
 
 
 class Pruner:
-    """Removes finished runs and events that are older than the retention setting."""
+    """Removes finished runs, events, the history of schedules and audit rows of secrets that are older than the
+    retention setting."""
 
     MOST = 500
     # A batch that takes longer is halved: its runs have many children or records.
@@ -57,11 +62,11 @@ class Pruner:
         """Prune all that is old enough."""
         session = await connect(self._dsn, "durable-prune")
         try:
-            pruned = Pruned(await self._prune(session, RUNS), await self._prune(session, EVENTS))
+            pruned = Pruned(*[await self._prune(session, what) for what in (RUNS, EVENTS, HISTORY, ACCESSES)])
         finally:
             await session.close()
         if any(pruned):
-            log.info("pruned", runs=pruned.runs, events=pruned.events)
+            log.info("pruned", **pruned._asdict())
         return pruned
 
     async def _prune(self, session: psycopg.AsyncConnection, sql: str) -> int:

@@ -24,7 +24,7 @@ from durable.listener import Listener
 from durable.store import check_store
 from scheduler.backfills import BackfillLooks
 from scheduler.deadlines import DeadlineLooks
-from scheduler.store import Connection, TickLooks, fetch
+from scheduler.store import GRACE, Connection, TickLooks, fetch
 from scheduler.triggers import TriggerLooks
 
 log = structlog.get_logger("durable.scheduler")
@@ -45,9 +45,9 @@ class Part(Protocol):
         """When there is something to do although nobody tells of it."""
 
 
-def all_parts() -> tuple[Part, ...]:
+def all_parts(grace: timedelta = GRACE) -> tuple[Part, ...]:
     """What a scheduler does: ticks first, so that backfills stand behind them and deadlines find what was skipped."""
-    return TickLooks(), TriggerLooks(), BackfillLooks(), DeadlineLooks()
+    return TickLooks(grace=grace), TriggerLooks(), BackfillLooks(), DeadlineLooks()
 
 
 class Scheduler:

@@ -216,14 +216,20 @@ begin
   if not exists (select from durable.trigger) then
     return;
   end if;
+  with n as materialized (
+    select distinct b.name from unnest(_batch) b where b.kind = 'event' and b.task_id is null
+  ), f as materialized (
+    -- Each name once, and first by an operator: the function costs fifty times as much.
+    select n.name, t.workflow, t.since, durable.fits_of(t.likes, n.name) as fits
+    from n join durable.trigger t on n.name like any (t.likes)
+  )
   insert into durable.trigger_event (workflow, event_id, name, emitted_at, payload, matched)
-  select t.workflow, e.event_id, e.name, e.emitted_at, e.payload, f.fits
-  from unnest(_batch) b
+  select f.workflow, e.event_id, e.name, e.emitted_at, e.payload, f.fits
+  from f
+  join unnest(_batch) b on b.name = f.name and b.kind = 'event' and b.task_id is null
   join durable.event e on e.name = b.name and e.event_id = b.id
   -- Where the clock went back behind the setting of a trigger, time cannot tell what came before it.
-  join durable.trigger t on t.since <= e.emitted_at or t.since > _now
-  cross join lateral (select durable.fits_of(t.likes, e.name)) f (fits)
-  where b.kind = 'event' and b.task_id is null and f.fits <> '{}'
+  where f.fits <> '{}' and (f.since <= e.emitted_at or f.since > _now)
   on conflict do nothing;
   if found then
     perform pg_notify('durable_schedule', 'event');

@@ -2,7 +2,7 @@
 -- many runs there are. One pruner at a time: whoever comes second gets null.
 
 -- prune_runs: up to _limit runs that ended in [_after, _before), oldest first, with all that belongs to them and
--- their keys. A run with a task that still goes on stays. _after is where the last batch ended: it skips index
+-- their keys. A run with a task that still goes on stays, and so does one whose starter may still ask for its result. _after is where the last batch ended: it skips index
 -- entries that no vacuum has removed yet. Locks: the run's rows (skip locked).
 create or replace function durable.prune_runs(
   _before timestamptz, _limit int default 500, _after timestamptz default '-infinity',
@@ -19,6 +19,7 @@ begin
     where t.parent_id is null and t.finished_at is not null and t.finished_at >= _after and t.finished_at < _before
       and not exists (select from durable.task c
                       where c.run_id = t.task_id and c.parent_id is not null and c.finished_at is null)
+      and not exists (select from durable.task p where p.task_id = t.parent_task and p.finished_at is null)
     order by t.finished_at limit _limit for update of t skip locked) o;
   pruned := coalesce(cardinality(_old), 0);
   keys := 0;

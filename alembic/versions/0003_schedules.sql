@@ -1044,14 +1044,20 @@ begin
   if not exists (select from durable.trigger) then
     return;
   end if;
+  with n as materialized (
+    select distinct b.name from unnest(_batch) b where b.kind = 'event' and b.task_id is null
+  ), f as materialized (
+    -- Each name once, and first by an operator: the function costs fifty times as much.
+    select n.name, t.workflow, t.since, durable.fits_of(t.likes, n.name) as fits
+    from n join durable.trigger t on n.name like any (t.likes)
+  )
   insert into durable.trigger_event (workflow, event_id, name, emitted_at, payload, matched)
-  select t.workflow, e.event_id, e.name, e.emitted_at, e.payload, f.fits
-  from unnest(_batch) b
+  select f.workflow, e.event_id, e.name, e.emitted_at, e.payload, f.fits
+  from f
+  join unnest(_batch) b on b.name = f.name and b.kind = 'event' and b.task_id is null
   join durable.event e on e.name = b.name and e.event_id = b.id
   -- Where the clock went back behind the setting of a trigger, time cannot tell what came before it.
-  join durable.trigger t on t.since <= e.emitted_at or t.since > _now
-  cross join lateral (select durable.fits_of(t.likes, e.name)) f (fits)
-  where b.kind = 'event' and b.task_id is null and f.fits <> '{}'
+  where f.fits <> '{}' and (f.since <= e.emitted_at or f.since > _now)
   on conflict do nothing;
   if found then
     perform pg_notify('durable_schedule', 'event');
@@ -1248,6 +1254,56 @@ language sql immutable as $$
     select coalesce(json_object_agg(v.key, v.value), '{}') from json_each(_values) v
     where v.key in (select json_array_elements_text(_params -> 'required')
                     union all select json_array_elements_text(_params -> 'optional'))) end
+$$;
+-- Retention of what schedulers leave behind: ticks whose run is gone, notes, backfills, alerts, and events in vain.
+
+-- prune_history: a batch of each kind, of what is older than this. pruned: the largest of them, so that whoever gets less
+-- than the limit is done; null where another is at it. reached and _after: as all pruning has them.
+create or replace function durable.prune_history(
+  _before timestamptz, _limit int default 500, _after timestamptz default '-infinity', out pruned int, out reached timestamptz)
+language plpgsql as $$
+begin
+  if not pg_try_advisory_xact_lock(1146442307, 3) then
+    return;
+  end if;
+  reached := _before;
+  select greatest(t.ticks, t.notes, durable.prune_backfills(_before, _limit), durable.prune_alerts(_before, _limit),
+                  durable.prune_triggered(_before, _limit), durable.prune_waiting_events(_before, _limit))
+  into pruned from durable.prune_ticks(_before, _limit) t;
+end
+$$;
+
+-- prune_triggered: which events became which run.
+create or replace function durable.prune_triggered(_before timestamptz, _limit int) returns int
+language plpgsql as $$
+declare
+  _pruned int;
+begin
+  delete from durable.trigger_run r where r.ctid = any (array(
+    select o.ctid from durable.trigger_run o where o.made_at < _before order by o.made_at limit _limit));
+  get diagnostics _pruned = row_count;
+  return _pruned;
+end
+$$;
+
+-- prune_waiting_events: events that the others of their set have never come to, with a note of how many.
+create or replace function durable.prune_waiting_events(_before timestamptz, _limit int) returns int
+language plpgsql as $$
+declare
+  _pruned int;
+begin
+  with d as (
+    delete from durable.trigger_event e where (e.workflow, e.event_id) in (
+      select o.workflow, o.event_id from durable.trigger_event o
+      where o.emitted_at < _before and not o.fresh order by o.emitted_at limit _limit for update skip locked)
+    returning e.workflow
+  ), n as (
+    select d.workflow, count(*)::int as events, durable.add_note(d.workflow, 'incomplete', null,
+      format('%s events were given up: the others of their set never came', count(*))) from d group by d.workflow
+  )
+  select coalesce(sum(n.events), 0) into _pruned from n;
+  return _pruned;
+end
 $$;
 -- The end of a deployed workflow. Its versions, runs and history stay to be read; nothing of it starts any more, until
 -- somebody deploys the name again or a program registers it.
