@@ -37,7 +37,7 @@ def runs_query(
         query = query.where(run.c.state == state)
         if state in ("failed", "cancelled"):
             # Says it in the words of the index that holds only troubled runs.
-            query = query.where(run.c.error.is_not(None), run.c.finished_at.is_not(None))
+            query = query.where(run.c.error.is_not(None))
     if workflow is not None:
         query = query.where(run.c.workflow == workflow)
     if tag is not None:

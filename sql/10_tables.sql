@@ -77,13 +77,12 @@ create table durable.task (
   check (state <> 'failed' or error is not null),
   check ((parent_run is null) = (parent_task is null)),
   check (parent_run is null or parent_id is null)
-) with (fillfactor = 90);
+) with (fillfactor = 50);
 
 create index task_of_run on durable.task (run_id, parent_id) where parent_id is not null;
 create index run_started_by on durable.task (parent_run, parent_task) where parent_run is not null;
 create index run_of_line on durable.task (line, task_id) where parent_id is null;
-create index run_finished on durable.task (finished_at) where parent_id is null and finished_at is not null;
-create index run_troubled on durable.task (finished_at) where parent_id is null and error is not null;
+create index run_troubled on durable.task (task_id) where parent_id is null and error is not null;
 create index run_tagged on durable.task using gin (tags) where tags is not null;
 
 create table durable.ready (

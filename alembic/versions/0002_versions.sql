@@ -206,7 +206,7 @@ $$;
 -- prune_secret_access: up to _limit audit rows of [_after, _before), oldest first. One pruner at a time: whoever comes
 -- second gets null. Locks: its rows (skip locked).
 create or replace function durable.prune_secret_access(
-  _before timestamptz, _limit int default 500, _after timestamptz default '-infinity',
+  _before timestamptz, _limit int default 500, _after timestamptz default null,
   out pruned int, out reached timestamptz)
 language plpgsql set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off as $$
 begin
@@ -214,11 +214,11 @@ begin
     return;
   end if;
   with o as materialized (
-    select a.id from durable.secret_access a where a.at >= _after and a.at < _before
+    select a.id from durable.secret_access a where a.at >= coalesce(_after, '-infinity') and a.at < _before
     order by a.at limit _limit for update skip locked
   ), d as (
     delete from durable.secret_access a using o where a.id = o.id returning a.at
   )
-  select count(*), max(d.at) into pruned, reached from d;
+  select count(*), case when count(*) = _limit then max(d.at) end into pruned, reached from d;
 end
 $$;
