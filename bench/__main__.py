@@ -109,7 +109,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--size", choices=NAMED, help="how much is done")
     parser.add_argument("--against", nargs="+", choices=RIVALS, metavar="RIVAL", default=[],
                         help=f"compare with any of {', '.join(RIVALS)} on the same server")  # fmt: skip
-    parser.add_argument("--rounds", type=int, default=3, help="turns of ours and theirs; their medians are compared")
+    parser.add_argument(
+        "--rounds", type=int, default=3, help="turns of ours and theirs; the median of their ratios counts"
+    )
     parser.add_argument("--database-url", help="a server to use instead of an embedded one; databases are made on it")
     asked = parser.parse_args()
     if wrong := [name for name in asked.names if name not in BENCHES]:

@@ -27,7 +27,8 @@ def cells(row: Row) -> tuple[str, ...]:
     left = (line.bench, row.case, line.ours, _median(row.ours))
     if row.ratio is None:
         return (*left, "-", whose, "", str(line.goal or ""), f"not measured: {row.reason}")
-    return (*left, _median(row.theirs), whose, number(row.ratio), str(line.goal or ""), VERDICT[row.reached])
+    verdict = VERDICT[row.reached] + (f" (later rounds failed: {row.reason})" if row.reason else "")
+    return (*left, _median(row.theirs), whose, number(row.ratio), str(line.goal or ""), verdict)
 
 
 def _median(numbers: list[float]) -> str:

@@ -152,11 +152,22 @@ def test_a_goal_is_reached_on_its_own_side_of_the_bound(goal: Goal, ratio: float
     assert reached == goal.reached(ratio)
 
 
-def test_medians_of_the_rounds_are_compared() -> None:
-    """One noisy round moves neither side."""
-    row = Row(dataclasses.replace(LINE, goal=at_most(0.5)), "a case", [1.0, 2.0, 90.0], [8.0, 4.0, 1.0])
+def test_numbers_of_one_round_are_compared_and_the_median_counts() -> None:
+    """One noisy round moves nothing, and a machine that slows down between rounds does not favour either side."""
+    row = Row(dataclasses.replace(LINE, goal=at_most(0.5)), "a case", [1.0, 2.0, 90.0], [2.0, 4.0, 10.0])
     assert (row.ratio, row.reached) == (0.5, True)
     assert cells(row)[3:] == ("2", "4", "absurd", "0.5", "<= 0.5", "reached")
+
+
+def test_a_play_of_the_first_round_only_is_compared_with_our_first_round() -> None:
+    """What we did later, on a machine that may have changed, is not put next to it."""
+    assert Row(LINE, "a case", [1.0, 50.0, 60.0], [2.0]).ratio == 0.5
+
+
+def test_a_rival_that_fails_later_keeps_its_number_and_tells_why() -> None:
+    """A verdict that rests on fewer rounds says so."""
+    row = Row(dataclasses.replace(LINE, goal=at_most(0.5)), "a case", [1.0, 1.0], [4.0], "out of order")
+    assert cells(row)[-1] == "reached (later rounds failed: out of order)"
 
 
 @pytest.mark.parametrize(
