@@ -46,7 +46,9 @@ def undeploy(
 
 
 def run(
-    target: Annotated[str, typer.Argument(metavar="FILE|NAME", help="A workflow file, or a workflow by its name.")],
+    target: Annotated[
+        str, typer.Argument(metavar="FILE[:NAME]|NAME", help="A workflow file, or a workflow by its name.")
+    ],
     input: Input = None,
     allow: Allow = None,
     key: Annotated[str | None, typer.Option("--key", help="The same key is the same run.")] = None,

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from pydantic import ValidationError
 
 from durable import Durable, Start, Worker, Workflow
+from durable.errors import WrongArguments
 from durable.runs import RunInfo
 from durablectl import database, logs
 from durablectl.database import with_client
@@ -26,6 +27,7 @@ from durablectl.watching import watch
 from durablectl.worker import chosen_database
 from highway_dsl import faults_of
 from interpreter.deployment import Deployed, Loaded, Unloadable, built
+from interpreter.highway.inputs import INTERVAL, read_inputs
 from interpreter.secrets import Vault
 
 SUFFIXES = (".yaml", ".yml", ".json", ".py")
@@ -49,11 +51,18 @@ def run_target(order: Order) -> int:
     if order.wait and order.follow:
         raise WrongUse("one of --wait and --follow, not both")
     given = named_values(order.input)
-    if order.target.endswith(SUFFIXES) or Path(order.target).is_file():
-        return _run_file(order, given)
+    file, name = _parts(order.target)
+    if file.endswith(SUFFIXES) or Path(file).is_file():
+        return _run_file(order, given, file, name)
     if order.allow:
         raise WrongUse("--allow is for a file that runs here; a name runs on the workers that there are")
     return _run_name(order, given)
+
+
+def _parts(target: str) -> tuple[str, str | None]:
+    """`file.py:name` is one of the workflows of a file."""
+    file, colon, name = target.rpartition(":")
+    return (file, name) if colon and file.endswith(SUFFIXES) else (target, None)
 
 
 # ---------------------------------------------------------------- by name
@@ -72,35 +81,64 @@ def _run_name(order: Order, given: dict[str, Any]) -> int:
 # ---------------------------------------------------------------- as a file
 
 
-def _run_file(order: Order, given: dict[str, Any]) -> int:
-    programs, loaded = _content(order.target)
+def _run_file(order: Order, given: dict[str, Any], file: str, name: str | None) -> int:
+    content = _content(file)
+    chosen = content.chosen(file, name)
+    content.check_input(chosen, given)
     logs.to_standard_error()
     with ExitStack() as until_end:
         url = chosen_database(order.database_url, until_end)
-        service = Service.of(url, programs, None, database.settings(), Deployed(order.allow, Vault(url)))
-        name = programs[0].name if programs else loaded[0].name
-        session = Session(order, given, name, loaded)
+        deployed = Deployed([*order.allow, *content.allow], Vault(url))
+        service = Service.of(url, content.programs, None, database.settings(), deployed)
+        session = Session(order, given, chosen, content.loaded)
         serve(service, meanwhile=session.beside)
     assert session.ended is not None
     return leave(session.report(session.ended))
 
 
-def _content(file: str) -> tuple[list[Workflow], list[Loaded]]:
-    """A Python file may hold workflows in code; anything else is to be deployed."""
-    programs, loaded = _of_python(file) if file.endswith(".py") else ([], sound([file]))
-    if len(programs) + len(loaded) > 1:
-        names = ", ".join([*(each.name for each in programs), *(each.name for each in loaded)])
-        raise WrongUse(f"{file} has several workflows ({names}); deploy them, and run one by its name")
-    return programs, loaded
+class Content(NamedTuple):
+    """What a file holds: workflows in code, or some to be deployed. Its own functions may be called: it has run."""
+
+    programs: list[Workflow]
+    loaded: list[Loaded]
+    allow: list[str]
+
+    def chosen(self, file: str, name: str | None) -> str:
+        """The workflow to run: the only one, or the one that was named."""
+        names = [*(each.name for each in self.programs), *(each.name for each in self.loaded)]
+        if name is None and len(names) > 1:
+            raise WrongUse(
+                f"{file} has several workflows; say which one to run: {', '.join(f'{file}:{n}' for n in names)}"
+            )
+        if name is not None and name not in names:
+            raise WrongUse(f"{file} has no workflow {name!r}; it has {', '.join(names)}")
+        return name or names[0]
+
+    def check_input(self, name: str, given: dict[str, Any]) -> None:
+        """Refuse a run that could only fail before anything is written; say what nothing would read."""
+        for loaded in self.loaded:
+            if loaded.name == name:
+                params = loaded.params()
+                if missing := [each for each in params["required"] if each not in given]:
+                    options = " ".join(f"--input {each}=VALUE" for each in missing)
+                    raise WrongArguments(f"{name!r} needs {', '.join(map(repr, missing))}: add {options}")
+                if (read := read_inputs(loaded.plan)) is not None:
+                    for each in sorted({*given} - {*read, *params["required"]}):
+                        known = ", ".join(other for other in read if other not in INTERVAL) or "none"
+                        print(f"warning: {name!r} reads no input {each!r}; it reads {known}", file=sys.stderr)
 
 
-def _of_python(file: str) -> tuple[list[Workflow], list[Loaded]]:
+def _content(file: str) -> Content:
+    return _of_python(file) if file.endswith(".py") else Content([], sound([file]), [])
+
+
+def _of_python(file: str) -> Content:
     """What a Python file holds when it has run once."""
     try:
         module = module_of(file)
         if programs := programs_in(module):
-            return programs, []
-        return [], required(look_at(built(file, vars(module))), file)
+            return Content(programs, [], [])
+        return Content([], required(look_at(built(file, vars(module))), file), [module.__name__])
     except (WrongUse, ValidationError) as exc:
         cause = exc.__cause__ or exc
         if isinstance(cause, ValidationError):

@@ -91,6 +91,7 @@ class LineView:
     def __init__(self, out: TextIO):
         self._out = out
         self._seen: dict[object, str] = {}
+        self._waits: set[str] = set()
 
     def __enter__(self) -> Self:
         return self
@@ -99,7 +100,10 @@ class LineView:
         """Nothing is left open."""
 
     def show(self, story: Story) -> None:
-        for key, text in _said(story).items():
+        # A wait that is over at the next look is not worth a line.
+        lasting = [waits for waits in story.waiting_for if waits in self._waits]
+        self._waits = set(story.waiting_for)
+        for key, text in _said(story, lasting).items():
             if self._seen.get(key) != text:
                 self._seen[key] = text
                 self.say(f"  {text}")
@@ -108,13 +112,13 @@ class LineView:
         print(text, file=self._out, flush=True)
 
 
-def _said(story: Story) -> dict[object, str]:
+def _said(story: Story, waiting_for: list[str]) -> dict[object, str]:
     """One line for each thing there is to say, by what it is about."""
     names = {child.task_id: child.workflow for child in story.children}
     lines: dict[object, str] = {}
     for step in story.steps:
         lines[step.task_id, step.name] = _step(names.get(step.task_id, story.run.workflow), step)
-    for waits in story.waiting_for:
+    for waits in waiting_for:
         lines[waits] = f"{story.run.workflow}: waits for {waits}"
     if story.run.final:
         lines["end"] = f"{story.run.workflow}: {story.run.state} {failure(story.run.error)}".rstrip()

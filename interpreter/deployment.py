@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from pydantic import ValidationError
 
@@ -23,6 +23,7 @@ from interpreter.errors import ProgramError
 from interpreter.expressions import Templates
 from interpreter.functions import AllowedFunctions
 from interpreter.highway import Findings, HighwayTemplates, check_workflow
+from interpreter.highway.inputs import needed_inputs, read_inputs
 from interpreter.plan import Plan
 from interpreter.secrets import Vault
 from interpreter.walker import Evaluator
@@ -76,8 +77,15 @@ class Loaded:
                 "max_active_runs": own.max_active_runs,
                 "deadline": own.deadline_seconds,
                 "deadline_action": own.deadline_action,
+                "params": self.params(),
             },
         )
+
+    def params(self) -> dict[str, Any]:
+        """What a run has to be started with, and what else it may read. Other inputs are no fault."""
+        required = needed_inputs(self.plan)
+        optional = [name for name in read_inputs(self.plan) or () if name not in required]
+        return {"required": required, "optional": optional, "open": True}
 
 
 class Written(NamedTuple):

@@ -1,4 +1,11 @@
-"""A payment that waits for a person: for days if it must, through restarts, holding nothing but a row."""
+"""A payment that waits for a person: for days if it must, through restarts, holding nothing but a row.
+
+    durable run examples/highway/approval.py --input amount=250 --follow
+
+It prints the event that it waits for; answer it from another terminal with
+
+    durable emit approval_RUN --payload '{"approved": true, "by": "Ada"}'
+"""
 
 from __future__ import annotations
 
@@ -39,6 +46,9 @@ async def escalate(why: str) -> str:
     return f"nobody answered in {DAYS} days: {why}"
 
 
+workflow = build()
+
+
 async def story(durable: Durable) -> None:
     run = await durable.start("approval", amount=250)
     await durable.emit(f"approval_{run}", {"approved": True, "by": "Ada"})
@@ -46,4 +56,4 @@ async def story(durable: Durable) -> None:
 
 
 if __name__ == "__main__":
-    play([build()], story)
+    play([workflow], story)

@@ -2,6 +2,8 @@
 
 A break between the books is investigated before anything is posted; the month's last day closes the month; a
 failed submission is tried again and then pages the operator.
+
+    durable run examples/highway/bank_batch.py --input breaks=2 --input day_kind=month_end --follow
 """
 
 from __future__ import annotations
@@ -90,6 +92,9 @@ async def count_breaks(breaks: int) -> int:
     return breaks
 
 
+workflow = build()
+
+
 async def story(durable: Durable) -> None:
     for breaks, kind in ((0, "weekday"), (2, "month_end")):
         run = await durable.start("bank_batch", breaks=breaks, day_kind=kind)
@@ -97,4 +102,4 @@ async def story(durable: Durable) -> None:
 
 
 if __name__ == "__main__":
-    play([build()], story)
+    play([workflow], story)

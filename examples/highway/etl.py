@@ -1,4 +1,7 @@
-"""An ETL with retries and callbacks: the source is flaky, and whoever is on call hears how it ended."""
+"""An ETL with retries and callbacks: the source is flaky, and whoever is on call hears how it ended.
+
+durable run examples/highway/etl.py --input table=orders --follow
+"""
 
 from __future__ import annotations
 
@@ -49,10 +52,13 @@ async def say(text: str) -> str:
     return text
 
 
+workflow = build()
+
+
 async def story(durable: Durable) -> None:
     run = await durable.start("etl", table="orders")
     print("the result:", await durable.result(run))
 
 
 if __name__ == "__main__":
-    play([build()], story)
+    play([workflow], story)

@@ -1,5 +1,12 @@
 """Fan-out and fan-in over events between workflows (section 7.3): `ingest` says that the day's data is there,
-`prices` and `risk` hear it side by side, and `report` begins when both are done. None knows the others."""
+`prices` and `risk` hear it side by side, and `report` begins when both are done. None knows the others.
+
+    durable run examples/highway/fan_out.py:report --input data_interval_start=2025-01-02T00:00:00Z --follow
+
+serves all four; start `prices`, `risk` and `ingest` from another terminal, in any order, each for the same day:
+
+    durable run prices --input data_interval_start=2025-01-02T00:00:00Z
+"""
 
 from __future__ import annotations
 
@@ -59,10 +66,13 @@ async def write(prices: int, risk: int) -> str:
     return f"prices {prices}, risk {risk}"
 
 
+ingesting, pricing, rating, reporting = build()
+
+
 async def story(durable: Durable) -> None:
     runs = [await durable.start(name, **DAY) for name in ("report", "prices", "risk", "ingest")]
     print(await durable.result(runs[0]))
 
 
 if __name__ == "__main__":
-    play(build(), story)
+    play([ingesting, pricing, rating, reporting], story)

@@ -1,4 +1,7 @@
-"""Orders by status: exactly one way is taken, and the customer hears of it whichever it was."""
+"""Orders by status: exactly one way is taken, and the customer hears of it whichever it was.
+
+durable run examples/highway/order_router.py --input order_id=1 --follow
+"""
 
 from __future__ import annotations
 
@@ -45,6 +48,9 @@ async def notify(order_id: int) -> str:
     return f"told the customer of {order_id}"
 
 
+workflow = build()
+
+
 async def story(durable: Durable) -> None:
     for order in range(4):
         run = await durable.start("order_router", order_id=order)
@@ -53,4 +59,4 @@ async def story(durable: Durable) -> None:
 
 
 if __name__ == "__main__":
-    play([build()], story)
+    play([workflow], story)
