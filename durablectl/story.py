@@ -97,9 +97,10 @@ def step_lines(records: Sequence[StepRecord]) -> list[StepLine]:
 
 
 def _forgive(lines: dict[tuple[UUID, str], StepLine], retry: StepRecord) -> None:
-    """A person had the run retried: the failure that ended it no longer counts."""
+    """A person had the run retried: the failures that ended it no longer count."""
+    voids = retry.body.get("voids", [retry.body["void"]])
     for key, line in lines.items():
-        if line.task_id == retry.task_id and line.error is not None and line.error.get("pos") == retry.body["void"]:
+        if line.task_id == retry.task_id and line.error is not None and line.error.get("pos") in voids:
             lines[key] = line.model_copy(update={"state": "retrying"})
 
 

@@ -92,6 +92,10 @@ declare
 begin
   perform durable.line_of(_queue, _workflow);
   perform durable.check_trigger(_events, _mode, _inputs);
+  perform durable.check_set(_workflow, _per, _inputs) where _mode = 'all';
+  -- What a pass may have put aside for a trigger that was dropped just then.
+  delete from durable.trigger_event e
+  where e.workflow = _workflow and not exists (select from durable.trigger t where t.workflow = _workflow);
   insert into durable.trigger as t (workflow, events, likes, mode, per, timezone, inputs, queue, prio, tags, since, by, changed_at)
   values (_workflow, _events, _likes, _mode, _per, _timezone, _inputs, _queue, _prio, _tags, _now, _by, _now)
   on conflict (workflow) do update
@@ -130,6 +134,23 @@ begin
   end if;
   if json_typeof(_inputs) is distinct from 'object' then
     perform durable.refuse('DU013', 'inputs: not a JSON object');
+  end if;
+end
+$$;
+
+-- check_set: refuse a trigger on all of several events whose runs could not start: what they are given is known before.
+create or replace function durable.check_set(_workflow text, _per text, _inputs json) returns void
+language plpgsql as $$
+declare
+  _params json := (select w.params from durable.workflow w where w.name = _workflow);
+  _given  json := case when _per is null then '{}' else durable.interval_inputs(durable.now(), durable.now()) end;
+  _fault  text;
+begin
+  _given := durable.merged(durable.offered(_params, durable.merged(_given, '{"events": {}}')), _inputs);
+  _fault := durable.input_fault(_params, _given);
+  if _fault is not null then
+    perform durable.refuse('DU013', format('inputs: the trigger of %L cannot start it: %s', _workflow, _fault),
+      'Events give `events`, with `per` also the data interval; the rest stands in inputs.');
   end if;
 end
 $$;

@@ -287,6 +287,8 @@ async def test_a_removed_trigger_starts_nothing(stage: Looking) -> None:
         ({"events": ["a"], "per": "@once"}, "no data intervals"),
         ({"events": ["a"], "timezone": "Mars/Base"}, "timezone"),
         ({"events": ["a"], "queue": "q", "workflow": "nobody"}, "unknown workflow"),
+        ({"events": ["a", "b"], "mode": "all", "workflow": "ship"}, "missing 'order_id'"),
+        ({"events": ["a", "b"], "mode": "all", "inputs": {"order_id": 1, "x": 2}, "workflow": "ship"}, "unknown 'x'"),
     ],
 )
 async def test_a_wrong_trigger_is_refused_with_the_field(stage: Looking, what: dict[str, object], says: str) -> None:
