@@ -1,18 +1,18 @@
 -- Retention of what schedulers leave behind: ticks whose run is gone, notes, backfills, alerts, and events in vain.
 
--- prune_history: a batch of each kind, of what is older than this. pruned: the largest of them, so that whoever gets less
--- than the limit is done; null where another is at it. reached and _after: as all pruning has them.
+-- prune_history: a batch of each kind, of what is older than this. pruned: the largest of them; null where another is at
+-- it. reached: null when nothing is left, as all pruning has it.
 create or replace function durable.prune_history(
-  _before timestamptz, _limit int default 500, _after timestamptz default '-infinity', out pruned int, out reached timestamptz)
+  _before timestamptz, _limit int default 500, _after timestamptz default null, out pruned int, out reached timestamptz)
 language plpgsql as $$
 begin
   if not pg_try_advisory_xact_lock(1146442307, 3) then
     return;
   end if;
-  reached := _before;
   select greatest(t.ticks, t.notes, durable.prune_backfills(_before, _limit), durable.prune_alerts(_before, _limit),
                   durable.prune_triggered(_before, _limit), durable.prune_waiting_events(_before, _limit))
   into pruned from durable.prune_ticks(_before, _limit) t;
+  reached := case when pruned >= _limit then _before end;
 end
 $$;
 
