@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import structlog
 
-from bench import churn, fanout, idle, latency, limits, queue, report, resume, steps, ticks
+from bench import churn, fanout, highway, idle, latency, limits, queue, report, resume, steps, ticks
 from bench.limits import Limits
 from bench.result import Result
 from bench.sizes import NAMED
@@ -39,6 +39,7 @@ BENCHES = {
     "W4": Bench(latency.emit_to_resumed),
     "W5": Bench(resume.run, resume.judge),
     "W6": Bench(fanout.run, fanout.judge),
+    "highway": Bench(highway.run, highway.judge),
     "ticks": Bench(ticks.run),
     "idle": Bench(idle.run, idle.judge),
     "churn": Bench(churn.run, churn.judge),

@@ -23,6 +23,7 @@ class Sizes:
     idle_seconds: float
     parked_in_memory: int
     churn: int
+    walks: int
 
 
 DEFAULT = Sizes(
@@ -40,6 +41,7 @@ DEFAULT = Sizes(
     idle_seconds=20.0,
     parked_in_memory=10_000,
     churn=200_000,
+    walks=5_000,
 )
 QUICK = Sizes(
     limit_seconds=0.15,
@@ -56,6 +58,7 @@ QUICK = Sizes(
     idle_seconds=2.0,
     parked_in_memory=1_000,
     churn=10_000,
+    walks=1_000,
 )
 TINY = Sizes(
     limit_seconds=0.02,
@@ -72,6 +75,7 @@ TINY = Sizes(
     idle_seconds=0.2,
     parked_in_memory=20,
     churn=200,
+    walks=10,
 )
 # The sustained churn of the budget takes minutes by itself.
 FULL = Sizes(**{**DEFAULT.__dict__, "churn": 1_000_000, "latencies": 1_000})

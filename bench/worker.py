@@ -16,12 +16,13 @@ import time
 from pathlib import Path
 from typing import Any
 
+from bench.highway_flow import ten_steps_highway
 from bench.workloads import SERVED
 from durable import Settings, Worker, process
 
 
 async def serve(dsn: str, given: dict[str, str]) -> None:
-    worker = Worker(dsn, SERVED, settings=Settings.model_validate(given))
+    worker = Worker(dsn, [*SERVED, ten_steps_highway], settings=Settings.model_validate(given))
     running = asyncio.create_task(worker.run())
     await worker.ready()
     _say({"ready": time.time(), "pid": os.getpid()})

@@ -11,10 +11,11 @@ from durable.ids import child_ids
 
 @dataclass(frozen=True, slots=True)
 class Handle:
-    """One child task."""
+    """One child: a task of the same run, or a run of its own."""
 
     task_id: str
     workflow: str
+    run: bool = False
 
 
 class Group(Sequence[Handle]):

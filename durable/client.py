@@ -17,15 +17,25 @@ from psycopg_pool import AsyncConnectionPool
 
 from durable import codec, runs
 from durable.borrowed import execute_on
+from durable.channel import AMBIGUOUS
 from durable.codec import Codec, PlainCodec
 from durable.completions import Completions
 from durable.embedded import EmbeddedPostgres
-from durable.errors import NoSuchRun, RunCancelled, RunFailed, StoreUnavailable, UnknownVersion, WrongArguments
+from durable.errors import (
+    NoSuchRun,
+    RunCancelled,
+    RunFailed,
+    StoreUnavailable,
+    UnknownVersion,
+    ValueRefused,
+    WrongArguments,
+)
 from durable.ids import uuid7
 from durable.link import CONNECT
 from durable.migrate import migrate
 from durable.reads import refusal
 from durable.runs import BranchInfo, HolderInfo, LogLine, ProgressInfo, RunInfo, StepRecord, WaitInfo
+from durable.sessions import Sessions
 from durable.settings import Settings
 from durable.start import Start, input_of, row_of
 from durable.store import check_store
@@ -33,11 +43,16 @@ from durable.versions import Deployment, Version, VersionInfo
 from durable.workflow import Workflow
 
 # Between two tries of a read whose connection broke: a database needs a moment to come back.
-_RESTS = (0.0, 0.1, 0.5, 1.0, 2.0, 4.0)
+_RESTS = (0.0, 0.1, 0.5, 1.0, 2.0, 4.0, 8.0)
 
 DEPLOY = "select durable.deploy(%s, %s, %s, %s, %s::json, %s, %s::json)"
-ENDED = "select state::text as state, result, error from durable.task where task_id = %s"
-START = "select asked::text, run_id::text from durable.start_runs(%s::json)"
+ENDED = (
+    "select json_build_array(case when finished_at is not null then state end, result, error)"
+    " from durable.task where task_id = $1"
+)
+# The answer names only runs that were there before, by their idempotency keys.
+START = "select json_agg(json_build_array(s.asked, s.run_id)) from durable.start_runs({}) s"
+EMIT = "select durable.emit({}, {}, {})"
 
 
 class Durable:
@@ -61,12 +76,13 @@ class Durable:
         self._lines: dict[tuple[str, str], tuple[int, float | None, dict[str, Any]]] = {}
         self._embedded: EmbeddedPostgres | None = None
         self._pool: AsyncConnectionPool[psycopg.AsyncConnection[Any]] | None = None
+        self._sessions: Sessions | None = None
         self._completions: Completions | None = None
 
     @property
     def dsn(self) -> str:
         if self._dsn is None:
-            raise StoreUnavailable("the client is not open yet: use `async with Durable() as durable:`")
+            raise _not_open()
         return self._dsn
 
     async def __aenter__(self) -> Self:
@@ -78,6 +94,7 @@ class Durable:
         options: dict[str, Any] = {"autocommit": True, "application_name": "durable-client", **CONNECT}
         self._pool = AsyncConnectionPool(self._dsn, min_size=1, max_size=8, kwargs=options, open=False, timeout=15)
         await self._pool.open()
+        self._sessions = Sessions(self._dsn, "durable-client")
         self._completions = Completions(self._dsn, self._finished)
         if self._workflows:
             await self.register(*self._workflows.values())
@@ -86,6 +103,8 @@ class Durable:
     async def __aexit__(self, *_: object) -> None:
         if self._completions is not None:
             await self._completions.close()
+        if self._sessions is not None:
+            await self._sessions.close()
         if self._pool is not None:
             await self._pool.close()
         if self._embedded is not None:
@@ -135,23 +154,23 @@ class Durable:
         base = {"line": line, **row_of(options, deadline)}
         if chosen.key is not None:
             base |= {"key": chosen.key, "scope": f"run:{name}"}
-        rows = [{**base, "id": uuid7(), "input": self._input(name, params, given)} for given in inputs]
-        text = orjson.dumps(rows).decode()
-        had = dict(await self._send(START, (text,), connection))
+        sealed = self._inputs(name, params, inputs)
+        rows = [{**base, "id": uuid7(), "input": given} for given in sealed]
+        had = dict(orjson.loads(await self._call(START, (orjson.dumps(rows),), ("json",), connection) or b"[]"))
         return [had.get(row["id"], row["id"]) for row in rows]
 
     # ---------------------------------------------------------------- looking
 
     async def result(self, run_id: str, timeout: float | None = None) -> Any:
         """Wait for a run's end: its result, or `RunFailed` or `RunCancelled`."""
-        assert self._completions is not None
+        if self._completions is None:
+            raise _not_open()
+        own = str(_uuid(run_id))
         async with asyncio.timeout(timeout):
-            await self._completions.wait(str(_uuid(run_id)))
-        ended = (await self._fetch(ENDED, (_uuid(run_id),)))[0]
-        if ended["state"] == "succeeded":
-            return self._opened(ended["result"])
-        kind = RunCancelled if ended["state"] == "cancelled" else RunFailed
-        raise kind(str(run_id), ended["error"] or {})
+            state, result, error = await self._completions.wait(own, lambda: self._ended(own))
+        if state == "succeeded":
+            return self._opened(result)
+        raise (RunCancelled if state == "cancelled" else RunFailed)(str(run_id), error or {})
 
     async def run(self, run_id: str) -> RunInfo:
         """One run, with its input, result and error."""
@@ -173,13 +192,22 @@ class Durable:
         since: datetime | None = None,
         until: datetime | None = None,
         before: str | None = None,
+        parent: str | None = None,
         limit: int = 50,
     ) -> list[RunInfo]:
-        """The newest runs that fit, `limit` of them; `before` a run id pages on."""
+        """The newest runs that fit, `limit` of them; `before` a run id pages on; `parent` started them."""
         if state is not None and state not in runs.STATES:
             raise WrongArguments(f"there is no state {state!r}; known are {', '.join(runs.STATES)}")
         rows = await self._ask(
-            "runs_query", state=state, workflow=workflow, tag=tag, since=since, until=until, before=before, limit=limit
+            "runs_query",
+            state=state,
+            workflow=workflow,
+            tag=tag,
+            since=since,
+            until=until,
+            before=before,
+            parent=parent and str(_uuid(parent)),
+            limit=limit,
         )
         return [self._info(row) for row in rows]
 
@@ -187,6 +215,17 @@ class Durable:
         """Everything that is recorded of a run, in order."""
         rows = await self._ask("steps_query", str(_uuid(run_id)))
         return [StepRecord(**{**row, "body": self._opened(row["body"])}) for row in rows]
+
+    async def history(self, run_id: str) -> Sequence[StepRecord]:
+        """As `steps`, with large values in their places."""
+        rows = await self._ask("steps_query", str(_uuid(run_id)))
+        hashes = sorted({ref for row in rows if (ref := codec.referenced(row["body"]))})
+        values: dict[str | None, Any] = {}
+        if hashes:
+            found = await self._fetch("select durable.read_values(%s, %s) as v", (_uuid(run_id), hashes))
+            values = found[0]["v"] or {}
+        bodies = [values.get(codec.referenced(row["body"]), row["body"]) for row in rows]
+        return [StepRecord(**{**row, "body": self._opened(body)}) for row, body in zip(rows, bodies, strict=True)]
 
     async def waits(self, run_id: str) -> Sequence[WaitInfo]:
         """What a run waits for now, besides times."""
@@ -199,7 +238,7 @@ class Durable:
         return [HolderInfo(**row) for row in rows]
 
     async def branches(self, run_id: str) -> Sequence[BranchInfo]:
-        """The tasks that a run has spawned, in the order of their ids."""
+        """The tasks that a run has spawned and the runs that it started, in the order of their ids."""
         rows = await self._ask("branches_query", str(_uuid(run_id)))
         return [
             BranchInfo(**{**row, "input": self._opened(row["input"]), "result": self._opened(row["result"])})
@@ -248,9 +287,8 @@ class Durable:
 
     async def emit(self, name: str, payload: Any = None, *, key: str | None = None, connection: Any = None) -> str:
         """Emit an event; the same `key` emits once."""
-        body = self._sealed(payload).decode()
-        rows = await self._send("select durable.emit(%s, %s::json, %s)::text", (name, body, key), connection)
-        return str(rows[0][0])
+        params = (_text("name", name), self._sealed(payload), None if key is None else _text("key", key))
+        return (await self._call(EMIT, params, ("text", "json", "text"), connection) or b"").decode()
 
     async def cancel(self, run_id: str, reason: str = "cancelled by a person", *, connection: Any = None) -> None:
         """Ask a run to end, with everything below it."""
@@ -301,16 +339,15 @@ class Durable:
     def _known(self, workflow: Workflow | str) -> Workflow | str:
         return self._workflows.get(workflow, workflow) if isinstance(workflow, str) else workflow
 
-    def _input(self, name: str, params: dict[str, Any], given: dict[str, Any]) -> Fragment:
-        missing = [param for param in params.get("required", ()) if param not in given]
-        known = {*params.get("required", ()), *params.get("optional", ())}
-        unknown = [] if params.get("open", True) else [key for key in given if key not in known]
-        if missing or unknown:
-            said = [*(f"missing {param!r}" for param in missing), *(f"unknown {key!r}" for key in unknown)]
-            raise WrongArguments(
-                f"wrong arguments for {name!r}: {', '.join(said)}; it takes {', '.join(sorted(known)) or 'none'}"
-            )
-        return Fragment(self._sealed(given))
+    def _inputs(self, name: str, params: dict[str, Any], inputs: Sequence[dict[str, Any]]) -> list[Fragment]:
+        required = frozenset(params.get("required", ()))
+        known = required | frozenset(params.get("optional", ()))
+        takes_any = params.get("open", True)
+        for given in inputs:
+            keys = given.keys()
+            if not (keys >= required and (takes_any or keys <= known)):
+                raise _wrong_arguments(name, required, known, given, takes_any)
+        return [Fragment(self._sealed(given)) for given in inputs]
 
     def _sealed(self, value: Any) -> bytes:
         return codec.sealed_with(self._codec, codec.encode(value, limit=self._settings.max_value_bytes))
@@ -321,6 +358,21 @@ class Durable:
     def _info(self, row: dict[str, Any]) -> RunInfo:
         return RunInfo(**{**row, "input": self._opened(row["input"]), "result": self._opened(row["result"])})
 
+    async def _ended(self, run_id: str) -> list[Any] | None:
+        """State, result and error of a run that is over."""
+        for rest in (*_RESTS, None):
+            try:
+                raw = await self._calls().call(ENDED, [run_id.encode()])
+                break
+            except (StoreUnavailable, *AMBIGUOUS):
+                if rest is None:
+                    raise
+                await asyncio.sleep(rest)
+        if raw is None:
+            raise NoSuchRun(f"no run {run_id}. It never existed, or was pruned by retention.")
+        ended: list[Any] = orjson.loads(raw)
+        return ended if ended[0] is not None else None
+
     async def _finished(self, run_ids: list[str]) -> set[str]:
         rows = await self._fetch(
             "select task_id::text as id, finished_at is not null as final from durable.task"
@@ -330,6 +382,25 @@ class Durable:
         if not rows and len(run_ids) == 1:
             raise NoSuchRun(f"no run {run_ids[0]}. It never existed, or was pruned by retention.")
         return {row["id"] for row in rows if row["final"]}
+
+    async def _call(
+        self, sql: str, params: Sequence[bytes | None], types: Sequence[str], connection: Any
+    ) -> bytes | None:
+        """One of the calls that programs make most: on a lean session, or on the caller's own connection."""
+        if connection is not None:
+            given = [param and param.decode() for param in params]
+            rows = await self._send(sql.format(*(f"%s::{type_}" for type_ in types)), given, connection)
+            value = rows[0][0]
+            return value if value is None else value.encode() if isinstance(value, str) else orjson.dumps(value)
+        try:
+            return await self._calls().call(sql.format(*(f"${n}" for n in range(1, len(types) + 1))), params)
+        except psycopg.Error as exc:
+            raise refusal(exc) from None
+
+    def _calls(self) -> Sessions:
+        if self._sessions is None:
+            raise _not_open()
+        return self._sessions
 
     async def _send(self, sql: str, params: Sequence[Any], connection: Any) -> list[Any]:
         """Run one statement, on the caller's connection if there is one."""
@@ -364,8 +435,32 @@ class Durable:
 
     def _connection(self) -> Any:
         if self._pool is None:
-            raise StoreUnavailable("the client is not open yet: use `async with Durable(...) as durable:`")
+            raise _not_open()
         return self._pool.connection()
+
+
+def _wrong_arguments(
+    name: str, required: frozenset[str], known: frozenset[str], given: dict[str, Any], takes_any: bool
+) -> WrongArguments:
+    said = [f"missing {param!r}" for param in sorted(required) if param not in given]
+    said += [] if takes_any else [f"unknown {key!r}" for key in given if key not in known]
+    return WrongArguments(
+        f"wrong arguments for {name!r}: {', '.join(said)}; it takes {', '.join(sorted(known)) or 'none'}"
+    )
+
+
+def _text(what: str, text: str) -> bytes:
+    try:
+        data = text.encode()
+    except UnicodeEncodeError as exc:
+        raise ValueRefused(f"an event's {what} is not text that can be stored: {exc}") from None
+    if b"\0" in data:
+        raise ValueRefused(f"an event's {what} holds a NUL character, which PostgreSQL cannot store: {text!r}")
+    return data
+
+
+def _not_open() -> StoreUnavailable:
+    return StoreUnavailable("the client is not open yet: use `async with Durable(...) as durable:`")
 
 
 def _uuid(text: str | UUID) -> UUID:

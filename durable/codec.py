@@ -23,7 +23,8 @@ DEEPEST = 254
 MARK = "$durable"
 
 _OPTIONS = orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_DATACLASS
-_PLAIN = (str, int, bool, type(None))
+# What comes back from JSON as it went in.
+PLAIN = frozenset((str, int, bool, type(None)))
 
 
 class Codec(Protocol):
@@ -66,7 +67,7 @@ def encode(value: Any, limit: int = LIMIT) -> bytes:
 
 def round_trip(value: Any, data: bytes) -> Any:
     """What a replay will see in place of `value`, whose JSON is `data`."""
-    if type(value) in _PLAIN:
+    if type(value) in PLAIN:
         return value
     return orjson.loads(data)
 

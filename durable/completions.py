@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 import psycopg
 
@@ -12,6 +13,7 @@ from durable.ending import end
 from durable.errors import NoSuchRun, StoreUnavailable
 from durable.listener import Listener
 
+Ended = TypeVar("Ended")
 Finished = Callable[[list[str]], Awaitable[set[str]]]
 
 
@@ -27,25 +29,29 @@ class Completions:
         self._listener = Listener(dsn, "durable-client", "durable_done", self._hear)
         self._tasks: list[asyncio.Task[None]] = []
 
-    async def wait(self, run_id: str) -> None:
-        """Return when the run is final."""
+    async def wait(self, run_id: str, ended: Callable[[], Awaitable[Ended | None]]) -> Ended:
+        """What the run has come to, as soon as `ended` has something to say of it."""
         if not self._tasks:
             self._tasks = [asyncio.create_task(self._listener.run()), asyncio.create_task(self._look())]
         await self._listener.ready.wait()
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.setdefault(run_id, set()).add(future)
-        try:
-            if run_id in await self._finished([run_id]):
-                return
-            await future
-        finally:
-            waiters = self._waiting.get(run_id, set())
-            waiters.discard(future)
-            if not waiters:
-                self._waiting.pop(run_id, None)
+        while True:
+            future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiting.setdefault(run_id, set()).add(future)
+            try:
+                if (found := await ended()) is not None:
+                    return found
+                await future
+            finally:
+                self._forget(run_id, future)
 
     async def close(self) -> None:
         await end(self._tasks)
+
+    def _forget(self, run_id: str, future: asyncio.Future[None]) -> None:
+        waiters = self._waiting.get(run_id, set())
+        waiters.discard(future)
+        if not waiters:
+            self._waiting.pop(run_id, None)
 
     def _hear(self, payload: str) -> None:
         if payload == "a":

@@ -9,27 +9,29 @@ from __future__ import annotations
 
 import asyncio
 import random
-import time
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Literal
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
+from uuid import UUID
 
+import orjson
 from orjson import Fragment
 
 from durable import codec, faults
 from durable.children import Group, Handle, span
-from durable.errors import ChildFailed, EventTimeout, StepUncertain, ValueRefused
+from durable.errors import Cancelled, ChildFailed, EventTimeout, Refused, StepUncertain, ValueRefused
 from durable.failures import describe, raised
 from durable.ids import child_ids, group_start, uuid7
 from durable.journal import Record, Replay
-from durable.lanes import StepInfo, current, lane_of
+from durable.lanes import StepInfo, current, lane_of, traits_of
 from durable.parking import Parking, Phase
 from durable.recording import Recording
 from durable.retry import RetryPolicy
 from durable.runlog import RunLog
 from durable.start import Start, input_of, row_of
-from durable.workflow import Lane, Workflow, policy_of
+from durable.workflow import Lane, Workflow
 from durable.writer import RecordRefused
 
 if TYPE_CHECKING:
@@ -68,7 +70,11 @@ class DurableContext(Recording):
         self.queue = queue
         self.version = version
         self.spawned = False
-        self.log = RunLog(self)
+
+    @property
+    def log(self) -> RunLog:
+        """`ctx.log.info("charged", order=42)`."""
+        return RunLog(self)
 
     # ---------------------------------------------------------------- steps
 
@@ -85,25 +91,48 @@ class DurableContext(Recording):
         At least once, recorded exactly once. Fails as `StepFailed` when the retry policy gives up.
         """
         name, fn, args = _call(call)
-        policy = policy_of(fn)
-        key = self._key(name or policy.name or _name_of(fn))
-        limit = policy.timeout if timeout is None else _seconds(timeout)
-        lane = lane or policy.lane or lane_of(fn, limit)
-        failed = None
-        if lane == "loop" and limit is None and self._replay is None and self._parking.free_to_act:
+        traits = traits_of(fn)
+        key = self._key(name or traits.name)
+        parking = self._parking
+        limit = traits.timeout if timeout is None else _seconds(timeout)
+        simple = lane is None and limit is None and traits.on_loop
+        if not simple or self._replay is not None or not parking.free_to_act:
+            where = lane or traits.lane or lane_of(fn, limit)
+            return await self._step_anyhow(key, fn, args, kwargs, retry or traits.retry, limit, where)
+        # The hot path, the first attempt of an async step: no timer, no task, no thread, no layer in between.
+        parking.busy += 1
+        try:
+            began = monotonic()
+            if began > self._services.gate.closes_at:
+                await self._wait_at_gate()
+            info = StepInfo(self.run_id, self.task_id, key, 1, self.say_from_step)
+            if faults.armed:
+                faults.point("step.before", info)
+            token = current.set(info)
             try:
-                return await self._step_now(key, fn, args, kwargs)
-            except RecordRefused:
+                value = await fn(*args, **kwargs)
+            finally:
+                current.reset(token)
+            if faults.armed:
+                faults.point("step.after", info)
+            data = codec.encode(value, self._most)
+            pos = self._pos
+            took = int((monotonic() - began) * 1000)
+            await self._hand_in("step", key, self.sealed(data) if self._sealing else data, None, took)
+            if self._open_transactions or parking.phase is not _LIVE:
+                await self._in_turn(pos)
+        except Exception as exc:
+            if isinstance(exc, RecordRefused):
+                parking.done()
                 raise
-            except Exception as exc:
-                failed = exc
-
-        async def perform(attempt: int) -> Any:
-            began = time.monotonic()
-            value = await self._attempt(key, attempt, fn, args, kwargs, limit, lane)
-            return await self.record_value("step", key, value, int((time.monotonic() - began) * 1000))
-
-        return await self._with_retries(key, retry or policy.retry, perform, failed)
+            failed = exc
+        except BaseException:
+            parking.done()
+            raise
+        else:
+            parking.done()
+            return value if type(value) in codec.PLAIN else codec.decode(data)
+        return await self._step_anyhow(key, fn, args, kwargs, retry or traits.retry, None, "loop", failed)
 
     async def transaction(self, *call: Any, retry: RetryPolicy | None = None, **kwargs: Any) -> Any:
         """Run `fn(connection, *args)`: what it writes commits together with the step's record, exactly once.
@@ -112,15 +141,15 @@ class DurableContext(Recording):
         runtime's own database is covered.
         """
         name, fn, args = _call(call)
-        policy = policy_of(fn)
-        key = self._key(name or policy.name or _name_of(fn))
+        traits = traits_of(fn)
+        key = self._key(name or traits.name)
 
         async def perform(attempt: int) -> Any:
             await self._wait_at_gate()
             info = StepInfo(self.run_id, self.task_id, key, attempt, self.say_from_step)
             return await self._services.transactions.run(self, info, fn, args, kwargs)
 
-        return await self._with_retries(key, retry or policy.retry, perform)
+        return await self._with_retries(key, retry or traits.retry, perform)
 
     async def at_most_once(self, *call: Any, confirm: Callable[..., Any] | None = None, **kwargs: Any) -> Any:
         """Run a step that must never run twice. Its intent is recorded first.
@@ -129,7 +158,7 @@ class DurableContext(Recording):
         confirm, or when it does not know, the run waits for a person (`durable runs decide`).
         """
         name, fn, args = _call(call)
-        key = self._key(name or policy_of(fn).name or _name_of(fn))
+        key = self._key(name or traits_of(fn).name)
         decided: Ran | NotRun | StepUncertain | None = None
         while (record := await self._recorded(key, ("intent", "step", "failed"))) is not None:
             if record.kind == "step":
@@ -160,8 +189,8 @@ class DurableContext(Recording):
             raise ValueRefused(f"sleep_until({when.isoformat()}): a time without a zone; add tzinfo=UTC")
         await self.sleep_by(lambda now: when.timestamp(), name=name)
 
-    async def sleep_by(self, end: Callable[[float], float], *, name: str = "sleep") -> None:
-        """Sleep until what `end` makes of the time it is now; asked once, then recorded."""
+    async def sleep_by(self, end: Callable[[float], float], *, name: str = "sleep") -> int:
+        """Sleep until what `end` makes of the time it is now; asked once, then recorded. Where its end is recorded."""
         key = self._key(name)
         record = await self._recorded(key, ("sleep",))
         if record is None:
@@ -170,11 +199,13 @@ class DurableContext(Recording):
                 await self._record("sleep", key, codec.encode({"until": until}))
         else:
             until = record.body["until"]
-        if await self._recorded(key, ("slept",)) is None:
-            async with self._operation():
-                await self._parking.until(key, until)
-                self._parking.check()
-                await self._record("slept", key, b"null")
+        slept = await self._recorded(key, ("slept",))
+        if slept is not None:
+            return slept.pos
+        async with self._operation():
+            await self._parking.until(key, until)
+            self._parking.check()
+            return await self._record("slept", key, b"null")
 
     async def wait_for_event(
         self,
@@ -198,10 +229,10 @@ class DurableContext(Recording):
                 row["since"] = since.timestamp() if since else None
                 outcome = await self._parking.outcome(key, row, until)
                 kind = "timeout" if "timeout" in outcome else "event"
-                await self._record(kind, key, codec.encode(outcome), effects=self._consumed(key))
-                record = Record(self._pos - 1, kind, key, outcome)
+                pos = await self._record(kind, key, codec.encode(outcome), effects=self._consumed(key))
+                record = Record(pos, kind, key, outcome)
         if record.kind == "timeout":
-            raise EventTimeout(event)
+            raise EventTimeout(event, record.pos)
         return self.opened(record.body["payload"])
 
     async def emit_event(self, event: str, payload: Any = None, *, name: str | None = None) -> None:
@@ -243,27 +274,58 @@ class DurableContext(Recording):
             await self._record("spawn", key, data, effects={"spawns": spawns} if spawns else None)
             return Group(first, len(bodies), name)
 
+    async def start(self, workflow: Workflow | str, *args: Any, options: Start | None = None, **kwargs: Any) -> Handle:
+        """Start another run. It stands in the list of runs, counts for the caps of its own workflow, and is cancelled
+        if this one ends first; `wait_for` or `gather` gives its result.
+
+        `StepFailed` if it cannot be started, recorded like any failure.
+        """
+        return (await self.start_many([(workflow, input_of(workflow, args, kwargs))], options=options))[0]
+
+    async def start_many(
+        self, calls: Sequence[tuple[Workflow | str, dict[str, Any]]], *, options: Start | None = None
+    ) -> list[Handle]:
+        """Start runs of several workflows with one record, each with an object of named arguments."""
+        names = [workflow if isinstance(workflow, str) else workflow.name for workflow, _ in calls]
+        key = self._key((options and options.name) or f"start:{','.join(names)}")
+        record = await self._recorded(key, ("spawn", "failed"))
+        if record is not None and record.kind == "failed":
+            raise raised(record.body)
+        self.spawned = True
+        first = record.body["first"] if record else await self._start_runs(key, names, calls, options)
+        ids = child_ids(first, len(names))
+        return [Handle(run_id, name, run=True) for run_id, name in zip(ids, names, strict=True)]
+
     async def wait_for(
-        self, tasks: Handle | Sequence[Handle], *, mode: JoinMode = "first_failure", name: str = "children"
+        self,
+        tasks: Handle | Sequence[Handle],
+        *,
+        mode: JoinMode = "first_failure",
+        name: str = "children",
+        keep: bool = False,
     ) -> Any:
         """Wait for children without holding a slot; the result of one handle, or a list in the order given.
 
         `first_failure` raises `ChildFailed` as soon as one fails; `all` waits for every one first; `any` returns the
-        result of the first that ends.
+        result of the first that ends. With `keep` how they ended is recorded here too, and a replay reads nothing;
+        always so for runs, which may be retried or pruned on their own.
         """
         handles: Sequence[Handle] = [tasks] if isinstance(tasks, Handle) else tasks
         key = self._key(name)
         if not handles:
             return []
-        record = await self._recorded(key, ("child",))
-        if record is None:
-            async with self._operation():
-                row = self._wait_row(key) | {"mode": mode} | span(handles)
-                outcome = await self._parking.outcome(key, row, None)
-                await self._record("child", key, codec.encode(outcome), effects=self._consumed(key))
-                record = Record(self._pos - 1, "child", key, outcome)
+        record = await self._joined(key, handles, mode, keep or any(handle.run for handle in handles))
         results = await self._child_results(record, handles)
         return results[0] if isinstance(tasks, Handle) or mode == "any" else results
+
+    async def join(self, child: Handle, *, name: str) -> tuple[Any, int]:
+        """`wait_for` one child with `keep`: its result, and the position of the record that holds it."""
+        record = await self._joined(self._key(name), [child], "all", True)
+        return (await self._child_results(record, [child]))[0], record.pos
+
+    def on_stop(self, call: Callable[[str], None]) -> None:
+        """Have `call` told, with the reason, as soon as this task is asked to end, in the middle of a step too."""
+        self._parking.on_stop = call
 
     def cancel_child(self, child: Handle, reason: str) -> None:
         """Ask a child to end, with everything below it. Nothing waits for it; on a replay it was asked already."""
@@ -301,6 +363,18 @@ class DurableContext(Recording):
         """A random UUID, recorded."""
         return uuid.UUID(await self._noted("uuid4", lambda: str(uuid.uuid4())))
 
+    def cancel(self, reason: str) -> NoReturn:
+        """End this task as cancelled, with everything below it, after its workflow's cleanup: as if a person had asked.
+
+        A replay must come to the same point; everything that is recorded up to it stays.
+        """
+        raise Cancelled(f"cancel:{reason}")
+
+    async def logged(self, level: str, first: UUID, last: UUID) -> list[tuple[str, str, Any]]:
+        """Log lines of this task at a level, with ids in a range: step, message and fields of each. Lines that say by
+        `pos` in their fields where they belong are left out if a retry took that part of the past back."""
+        return await self._services.read_logged(self.run_id, self.task_id, level, first, last)
+
     def progress(self, done: float, total: float | None = None, note: str | None = None) -> None:
         """Say how far the run is. Only the newest is kept; nothing waits for it."""
         if not self.replaying:
@@ -308,36 +382,25 @@ class DurableContext(Recording):
 
     # ---------------------------------------------------------------- inside
 
-    async def _step_now(self, key: str, fn: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-        """The hot path, the first attempt of an async step: no timer, no task, no thread, no layer in between."""
-        parking = self._parking
-        info = StepInfo(self.run_id, self.task_id, key, 1, self.say_from_step)
-        parking.busy += 1
-        try:
-            if self._services.gate.closed:
-                await self._wait_at_gate()
-            if faults.armed:
-                faults.point("step.before", info)
-            began = time.monotonic()
-            token = current.set(info)
-            try:
-                value = await fn(*args, **kwargs)
-            finally:
-                current.reset(token)
-            if faults.armed:
-                faults.point("step.after", info)
-            data = codec.encode(value, self._most)
-            pos = self._pos
-            await self._hand_in("step", key, self.sealed(data), None, int((time.monotonic() - began) * 1000))
-            if self._open_transactions or parking.phase is not _LIVE:
-                await self._in_turn(pos)
-        except BaseException as exc:
-            # A failure is still to be recorded: whoever does that ends the operation.
-            if not isinstance(exc, Exception) or isinstance(exc, RecordRefused):
-                parking.done()
-            raise
-        parking.done()
-        return codec.round_trip(value, data)
+    async def _step_anyhow(
+        self,
+        key: str,
+        fn: Callable[..., Any],
+        args: Any,
+        kwargs: Any,
+        retry: RetryPolicy,
+        limit: float | None,
+        lane: Lane,
+        failed: Exception | None = None,
+    ) -> Any:
+        """A step on any lane, at any time; `failed` is what its first attempt came to, if it was made already."""
+
+        async def perform(attempt: int) -> Any:
+            began = monotonic()
+            value = await self._attempt(key, attempt, fn, args, kwargs, limit, lane)
+            return await self.record_value("step", key, value, int((monotonic() - began) * 1000))
+
+        return await self._with_retries(key, retry, perform, failed)
 
     async def _wait_at_gate(self) -> None:
         """No step begins while the lease may be over; nor does one that was told to stop meanwhile."""
@@ -365,10 +428,10 @@ class DurableContext(Recording):
         return value
 
     async def _run_once(self, key: str, fn: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-        began = time.monotonic()
+        began = monotonic()
         try:
             value = await self._attempt(key, 1, fn, args, kwargs, None, None)
-            return await self.record_value("step", key, value, int((time.monotonic() - began) * 1000))
+            return await self.record_value("step", key, value, int((monotonic() - began) * 1000))
         except RecordRefused:
             raise
         except Exception as exc:
@@ -392,13 +455,53 @@ class DurableContext(Recording):
         message = answer.get("fail") or "a person decided that it failed"
         return StepUncertain({"type": "StepUncertain", "message": message, "step": key, "pos": self._pos})
 
+    async def _start_runs(self, key: str, names: list[str], calls: Sequence[Any], options: Start | None) -> str:
+        bodies = [Fragment(self.sealed(self.encoded(given))) for _, given in calls]
+        async with self._operation():
+            try:
+                lines = [
+                    await self._services.line_of((options and options.queue) or self.queue, name) for name in names
+                ]
+            except Refused as exc:
+                error = {**describe(exc), "step": key, "attempt": 1, "pos": self._pos}
+                await self._record("failed", key, codec.encode(error))
+                raise raised(error) from None
+            first = group_start()
+            base = {"parent_run": self.run_id, "parent_task": self.task_id}
+            ids = child_ids(first, len(names))
+            runs = [
+                {**base, "line": line, **row_of(options, deadline), "id": run_id, "input": body}
+                for run_id, (line, deadline), body in zip(ids, lines, bodies, strict=True)
+            ]
+            data = codec.encode({"first": first, "count": len(names)})
+            await self._record("spawn", key, data, effects={"spawns": runs} if runs else None)
+            return first
+
+    async def _joined(self, key: str, handles: Sequence[Handle], mode: JoinMode, keep: bool) -> Record:
+        """The record that says how a wait for children was decided; with `keep`, also how they ended."""
+        record = await self._recorded(key, ("child",))
+        if record is not None:
+            return record
+        async with self._operation():
+            row = self._wait_row(key) | {"mode": mode} | span(handles)
+            outcome = await self._parking.outcome(key, row, None)
+            if keep:
+                outcome = {**outcome, "ended": await self._services.read_children(_decisive(outcome, handles))}
+            # Not `encode`: what the children came to has been through it, and may be sealed.
+            pos = await self._record("child", key, orjson.dumps(outcome), effects=self._consumed(key))
+            return Record(pos, "child", key, outcome)
+
     async def _child_results(self, record: Record, handles: Sequence[Handle]) -> list[Any]:
         """How the children ended; the record says which one of them decided the wait, if one did."""
-        first = record.body.get("first")
-        rows = await self._read_children(span(handles) if first is None else {"kids": [first]})
-        for task_id, state, _, error in rows:
-            if state != "succeeded":
-                raise ChildFailed({**(error or {}), "child": task_id, "step": record.name, "pos": record.pos})
+        first, rows = record.body.get("first"), record.body.get("ended")
+        if rows is None:
+            rows = await self._read_children(_decisive(record.body, handles))
+        bad = [(task_id, state, error) for task_id, state, _, error in rows if state != "succeeded"]
+        if bad:
+            task_id, state, error = bad[0]
+            error = error or {"type": "ChildFailed", "message": f"{task_id} was {state}"}
+            everyone = {"children": [row[0] for row in bad]} if len(bad) > 1 else {}
+            raise ChildFailed({**error, **everyone, "child": task_id, "step": record.name, "pos": record.pos})
         if first is not None or isinstance(handles, Group):
             return [self.opened(row[2]) for row in rows]
         by_id = {row[0]: self.opened(row[2]) for row in rows}
@@ -431,6 +534,11 @@ class DurableContext(Recording):
         return {"consumed": [self._wait_row(key)]}
 
 
+def _decisive(outcome: dict[str, Any], handles: Sequence[Handle]) -> dict[str, Any]:
+    """Which children a wait's outcome is about: the one that decided it, or all."""
+    return span(handles) if outcome.get("first") is None else {"kids": [outcome["first"]]}
+
+
 async def _ask(confirm: Callable[..., Any], args: Any, kwargs: Any) -> dict[str, Any]:
     """Call a confirm function; its answer as a recordable value."""
     said = confirm(*args, **kwargs)
@@ -452,10 +560,6 @@ def _call(call: tuple[Any, ...]) -> tuple[str | None, Callable[..., Any], tuple[
     if not callable(call[0]):
         raise TypeError(f"{call[0]!r} is not a function; a step is ctx.step(fn, *args)")
     return None, call[0], call[1:]
-
-
-def _name_of(fn: Callable[..., Any]) -> str:
-    return getattr(fn, "__name__", None) or type(fn).__name__
 
 
 def _seconds(duration: Seconds) -> float:

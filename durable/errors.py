@@ -95,8 +95,9 @@ class StepUncertain(StepFailed):
 class EventTimeout(DurableError):
     """A wait for an event ended by its timeout. The outcome is recorded: a late event changes nothing."""
 
-    def __init__(self, name: str):
+    def __init__(self, name: str, pos: int | None = None):
         self.name = name
+        self.pos = pos  # where the journal holds this outcome
         super().__init__(f"no event {name!r} came in time")
 
 

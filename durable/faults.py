@@ -11,7 +11,7 @@ import signal
 from collections.abc import Callable
 from typing import Any
 
-POINTS = (
+WORKER_POINTS = (
     "claim.before",
     "claim.after",
     "step.before",
@@ -29,6 +29,8 @@ POINTS = (
     "end.after",
     "transaction.before",
     "transaction.after",
+)
+SCHEDULER_POINTS = (
     "look.before",
     "look.decided",
     "look.applied",
@@ -37,6 +39,7 @@ POINTS = (
     "backfill.applied",
     "deadline.applied",
 )
+POINTS = WORKER_POINTS + SCHEDULER_POINTS
 
 
 class _Trap:

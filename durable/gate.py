@@ -11,15 +11,15 @@ class Gate:
 
     def __init__(self, lease: float):
         self._lease = lease
-        self._closes_at = time.monotonic() + lease * 2 / 3
+        self.closes_at = time.monotonic() + lease * 2 / 3
 
     @property
     def closed(self) -> bool:
-        return time.monotonic() > self._closes_at
+        return time.monotonic() > self.closes_at
 
     def renewed(self, at: float) -> None:
         """The lease was renewed by a call that began at this monotonic time. Called from the beat's thread."""
-        self._closes_at = at + self._lease * 2 / 3
+        self.closes_at = at + self._lease * 2 / 3
 
     async def open(self) -> None:
         # Polled: the thread that renews the lease must not have to reach into the loop.

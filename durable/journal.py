@@ -37,6 +37,7 @@ class Replay:
         self._next = 0
         self._asking: dict[str, asyncio.Future[Record | None]] = {}
         self._asked = 0
+        self._on_their_way: set[asyncio.Future[Record | None]] = set()  # records given, whose takers have not run yet
         self._handing = False  # a record was given to a branch whose code has not run yet
         self._watch: asyncio.TimerHandle | None = None
         self.reading = 0  # branches that wait for the store, and not for their turn
@@ -44,7 +45,12 @@ class Replay:
     @property
     def over(self) -> bool:
         """Nothing is left that could be asked for."""
-        return self._next >= len(self._records) and not self._optional
+        return self.caught_up and not self._optional
+
+    @property
+    def caught_up(self) -> bool:
+        """Every record that must be asked for was, and whoever asked has it."""
+        return self._next >= len(self._records) and not self._on_their_way
 
     async def take(self, name: str) -> Record | None:
         """The next record of this name, when its turn has come; None when the past does not hold one."""
@@ -58,7 +64,10 @@ class Replay:
         turn: asyncio.Future[Record | None] = asyncio.get_running_loop().create_future()
         self._asking[name] = turn
         self._start_watch()
-        return await turn
+        try:
+            return await turn
+        finally:
+            self._on_their_way.discard(turn)
 
     def comes_first(self, name: str, others: str) -> bool:
         """Whether a record of `name` is still to come, before any whose name begins with `others`."""
@@ -95,7 +104,10 @@ class Replay:
         name = self._records[self._next].name
         if name in self._asking:
             # One at a time: the next record goes out after the code that takes this one has run.
-            _resolve(self._asking.pop(name), self._records[self._next])
+            turn = self._asking.pop(name)
+            if not turn.done():
+                self._on_their_way.add(turn)
+            _resolve(turn, self._records[self._next])
             self._next += 1
             self._handing = True
             asyncio.get_running_loop().call_soon(self._let_next_go)
@@ -142,20 +154,22 @@ def _resolve(turn: asyncio.Future[Record | None], record: Record | None) -> None
 
 
 def _without_voided(records: list[Record]) -> tuple[list[Record], dict[str, deque[Record]]]:
-    """Apply `retry` records: the failure that each names is gone with its attempts; what was recorded after it is
-    given to whoever still asks for it, and demanded from nobody."""
+    """Apply `retry` records: the failures that each names are gone with their attempts; what was recorded after the
+    first of them is given to whoever still asks for it, and demanded from nobody."""
     kept: list[Record] = []
     optional: dict[str, deque[Record]] = defaultdict(deque)
     for record in records:
         if record.kind != "retry":
             kept.append(record)
             continue
-        void = record.body.get("void")
-        failed = next((r for r in kept if r.pos == void), None)
-        if failed is None:
-            continue
+        voids = set(record.body.get("voids") or [record.body.get("void")])
+        offered = [r for waiting in optional.values() for r in waiting]
+        for name in {r.name for r in (*kept, *offered) if r.pos in voids}:
+            optional.pop(name, None)
+        first = min((r.pos for r in kept if r.pos in voids), default=record.pos)
+        failed = {r.name for r in kept if r.pos in voids}
         for later in kept:
-            if later.pos > failed.pos:
+            if later.pos > first and later.name not in failed:
                 optional[later.name].append(later)
-        kept = [r for r in kept if r.pos < failed.pos and r.name != failed.name]
+        kept = [r for r in kept if r.pos < first and r.name not in failed]
     return kept, dict(optional)

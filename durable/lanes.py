@@ -12,17 +12,18 @@ import inspect
 import multiprocessing
 import os
 import pickle
+import socket
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any
+from typing import Any, NamedTuple
 
 from pebble import ProcessPool
 
+from durable.hearing import Ears, Effects, Mouth
 from durable.redaction import everywhere
+from durable.retry import RetryPolicy
 from durable.runlog import RunLog
-from durable.workflow import Lane
-
-Effects = dict[str, list[dict[str, Any]]]
+from durable.workflow import Lane, policy_of
 
 
 class AttemptTimeout(Exception):
@@ -30,10 +31,7 @@ class AttemptTimeout(Exception):
 
 
 class StepInfo:
-    """What a step may know and say about itself: `durable.current_step()`.
-
-    In a process of its own a step can say nothing to the store: its log lines stay in that process's log.
-    """
+    """What a step may know and say about itself: `durable.current_step()`."""
 
     __slots__ = ("_key", "_tell", "attempt", "name", "run_id", "task_id")
     replaying = False
@@ -72,6 +70,10 @@ class StepInfo:
             }
         )
 
+    def speak_by(self, tell: Callable[[Effects], None]) -> None:
+        """Let what the step says go this way."""
+        self._tell = tell
+
     def say(self, effects: Effects) -> None:
         if self._tell is not None:
             self._tell(effects)
@@ -99,6 +101,7 @@ class Lanes:
         self._process_count = processes
         self._threads: ThreadPoolExecutor | None = None
         self._processes: ProcessPool | None = None
+        self._ears: Ears | None = None
 
     async def run(
         self,
@@ -133,6 +136,8 @@ class Lanes:
         if self._processes is not None:
             self._processes.stop()  # type: ignore[no-untyped-call]  # pebble leaves it untyped
             self._processes.join()
+        if self._ears is not None:
+            self._ears.close()
 
     async def _in_thread(self, fn: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         if self._threads is None:
@@ -144,13 +149,10 @@ class Lanes:
         self, info: StepInfo, fn: Callable[..., Any], args: Any, kwargs: Any, timeout: float | None
     ) -> Any:
         _check_picklable(info.name, fn, args, kwargs)
-        if self._processes is None:
-            # forkserver: a fork of a process with threads and an event loop is not safe.
-            self._processes = ProcessPool(
-                max_workers=self._process_count, context=multiprocessing.get_context("forkserver")
-            )
-        job: Future[Any] = self._processes.schedule(
-            _in_child, args=(info, fn, args, kwargs, dict(os.environ)), timeout=timeout
+        pool, ears = self._pool()
+        number = ears.expect(info.say)
+        job: Future[Any] = pool.schedule(
+            _in_child, args=(info, number, fn, args, kwargs, dict(os.environ)), timeout=timeout
         )
         try:
             return await asyncio.wrap_future(job)
@@ -161,12 +163,52 @@ class Lanes:
             if timeout is not None:
                 raise AttemptTimeout(f"took longer than {timeout:g} s, and its process was killed") from None
             raise
+        finally:
+            ears.dismiss(number)
+
+    def _pool(self) -> tuple[ProcessPool, Ears]:
+        if self._processes is None or self._ears is None:
+            self._ears = Ears()
+            # forkserver: a fork of a process with threads and an event loop is not safe.
+            self._processes = ProcessPool(
+                max_workers=self._process_count,
+                context=multiprocessing.get_context("forkserver"),
+                initializer=_give_mouth,
+                initargs=(self._ears.mouth,),
+            )
+        return self._processes, self._ears
 
 
 def is_async(fn: Callable[..., Any]) -> bool:
     """Whether calling it gives a coroutine, also for objects with an async `__call__`."""
     # B004 is about asking whether something can be called; this asks what kind of call it is.
     return inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(getattr(fn, "__call__", None))  # noqa: B004
+
+
+class Traits(NamedTuple):
+    """What is known of a step function before it is called."""
+
+    name: str
+    retry: RetryPolicy
+    timeout: float | None
+    lane: Lane | None
+    on_loop: bool  # by itself, and without a timeout: nothing but the loop is needed
+
+
+def traits_of(fn: Callable[..., Any]) -> Traits:
+    try:
+        return _traits_of(fn)
+    except TypeError:
+        # A callable object that cannot be hashed cannot be remembered either.
+        return _traits_of.__wrapped__(fn)
+
+
+@functools.lru_cache(maxsize=1024)
+def _traits_of(fn: Callable[..., Any]) -> Traits:
+    policy = policy_of(fn)
+    name = policy.name or getattr(fn, "__name__", None) or type(fn).__name__
+    on_loop = policy.timeout is None and (policy.lane or _lane_of.__wrapped__(fn, None)) == "loop"
+    return Traits(name, policy.retry, policy.timeout, policy.lane, on_loop)
 
 
 def lane_of(fn: Callable[..., Any], timeout: float | None) -> Lane:
@@ -185,10 +227,23 @@ def _lane_of(fn: Callable[..., Any], timeout: float | None) -> Lane:
     return "thread" if timeout is None else "process"
 
 
-def _in_child(info: StepInfo, fn: Callable[..., Any], args: Any, kwargs: Any, environment: dict[str, str]) -> Any:
+# In a process of the pool: where to say things to the worker.
+_mouth: socket.socket | None = None
+
+
+def _give_mouth(mouth: socket.socket) -> None:
+    global _mouth
+    _mouth = mouth
+
+
+def _in_child(
+    info: StepInfo, number: int, fn: Callable[..., Any], args: Any, kwargs: Any, environment: dict[str, str]
+) -> Any:
     # The fork server keeps the environment that it was started with; a step sees its worker's as it is now.
     os.environ.clear()
     os.environ.update(environment)
+    if _mouth is not None:
+        info.speak_by(Mouth(_mouth, number))
     current.set(info)
     result = fn(*args, **kwargs)
     return asyncio.run(result) if inspect.iscoroutine(result) else result

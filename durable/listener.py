@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import psycopg
 import structlog
+from psycopg import pq
 
 from durable.errors import StoreUnavailable
 from durable.link import connect
@@ -43,11 +44,35 @@ class Listener:
             self.healthy = True
             self.ready.set()
             self._hear("a")
-            async for notice in connection.notifies():
-                self._hear(notice.payload)
+            await self._hear_all(connection.pgconn)
         finally:
             self.healthy = False
             await connection.close()
+
+    async def _hear_all(self, session: pq.abc.PGconn) -> None:
+        """Straight from the socket, until it breaks: a hint is worth the more, the sooner it is heard."""
+        loop = asyncio.get_running_loop()
+        broken: asyncio.Future[None] = loop.create_future()
+
+        def readable() -> None:
+            try:
+                session.consume_input()
+                while (notice := session.notifies()) is not None:
+                    self._hear(notice.extra.decode())
+            except psycopg.OperationalError as exc:
+                # At once: libpq has closed the socket, and its number may soon be another's.
+                loop.remove_reader(fd)
+                if not broken.done():
+                    broken.set_exception(exc)
+
+        fd = session.socket
+        loop.add_reader(fd, readable)
+        # What came together with the answer to the listen itself was read with it.
+        readable()
+        try:
+            await broken
+        finally:
+            loop.remove_reader(fd)
 
 
 class Notifier:
@@ -74,8 +99,8 @@ class Notifier:
         self._shards |= shards
         self._wake.set()
 
-    def ended(self, run_id: str) -> None:
-        self._ended.append(run_id)
+    def ended(self, runs: list[str]) -> None:
+        self._ended += runs
         self._wake.set()
 
     async def run(self) -> None:

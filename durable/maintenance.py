@@ -19,10 +19,11 @@ from durable.settings import Settings
 
 log = structlog.get_logger("durable.maintenance")
 
-# One batch: answers how many went and how far it came; null when another worker is at it.
+# One batch: answers how many went, and where the next begins; null when nothing is left or another worker is at it.
 RUNS = "select pruned, reached from durable.prune_runs(durable.now() - make_interval(secs => %s), %s, %s)"
 EVENTS = "select pruned, reached from durable.prune_events(durable.now() - make_interval(secs => %s), %s, %s)"
 HISTORY = "select pruned, reached from durable.prune_history(durable.now() - make_interval(secs => %s), %s, %s)"
+ACCESSES = "select pruned, reached from durable.prune_secret_access(durable.now() - make_interval(secs => %s), %s, %s)"
 
 
 class Pruned(NamedTuple):
@@ -31,10 +32,12 @@ class Pruned(NamedTuple):
     runs: int
     events: int
     history: int = 0
+    accesses: int = 0
 
 
 class Pruner:
-    """Removes finished runs, events and the history of schedules that are older than the retention setting."""
+    """Removes finished runs, events, the history of schedules and audit rows of secrets that are older than the
+    retention setting."""
 
     MOST = 500
     # A batch that takes longer is halved: its runs have many children or records.
@@ -59,7 +62,7 @@ class Pruner:
         """Prune all that is old enough."""
         session = await connect(self._dsn, "durable-prune")
         try:
-            pruned = Pruned(*[await self._prune(session, sql) for sql in (RUNS, EVENTS, HISTORY)])
+            pruned = Pruned(*[await self._prune(session, what) for what in (RUNS, EVENTS, HISTORY, ACCESSES)])
         finally:
             await session.close()
         if any(pruned):
@@ -67,7 +70,7 @@ class Pruner:
         return pruned
 
     async def _prune(self, session: psycopg.AsyncConnection, sql: str) -> int:
-        total, after = 0, "-infinity"
+        total, after = 0, None
         while True:
             size, began = self._batch, time.monotonic()
             cursor = await session.execute(sql, (self._age, size, after))
@@ -75,7 +78,7 @@ class Pruner:
             total += pruned or 0
             took = time.monotonic() - began
             self._batch = max(1, size // 2) if took > self.LONGEST else min(self.MOST, size * 2)
-            if pruned is None or pruned < size:
+            if reached is None:
                 return total
             after = reached
             # As long a rest as the work took: retention leaves at least half of the server's attention to others.

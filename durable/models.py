@@ -36,23 +36,27 @@ def _table(name: str, /, **columns: Any) -> Table:
 
 
 run = _table(
-    "run", run_id=Uuid, workflow=Text, queue=Text, state=Text, prio=SmallInteger, tags=ARRAY(Text), version=Text,
-    created_at=_When, started_at=_When, finished_at=_When, wake_at=_When, deadline_at=_When, stop=Text, cap_key=Text,
-    input=JSON, result=JSON, error=JSON, worker_id=Uuid, lost=SmallInteger,
+    "run", run_id=Uuid, workflow=Text, queue=Text, state=Text, prio=SmallInteger, tags=ARRAY(Text),
+    version=Text, created_at=_When, started_at=_When, finished_at=_When, wake_at=_When, deadline_at=_When,
+    stop=Text, cap_key=Text, input=JSON, result=JSON, error=JSON, worker_id=Uuid, lost=SmallInteger,
+    parent_run=Uuid,
 )  # fmt: skip
 branch = _table(
-    "branch", run_id=Uuid, task_id=Uuid, parent_id=Uuid, workflow=Text, queue=Text, state=Text, created_at=_When,
-    started_at=_When, finished_at=_When, wake_at=_When, input=JSON, result=JSON, error=JSON, worker_id=Uuid,
+    "branch", run_id=Uuid, task_id=Uuid, parent_id=Uuid, parent_run=Uuid, parent_task=Uuid, workflow=Text,
+    queue=Text, state=Text, created_at=_When, started_at=_When, finished_at=_When, wake_at=_When, input=JSON,
+    result=JSON, error=JSON, worker_id=Uuid,
 )  # fmt: skip
 task = _table(
-    "task", task_id=Uuid, run_id=Uuid, parent_id=Uuid, line=Integer, state=Text, prio=SmallInteger, epoch=Integer,
-    wakes=Integer, lost=SmallInteger, lost_alone=SmallInteger, ready_at=_When, wake_at=_When, created_at=_When,
-    started_at=_When, finished_at=_When, deadline_at=_When, version=Text, cap_key=Text, caps=ARRAY(Text),
-    cap_scope=ARRAY(Text), tags=ARRAY(Text), stop=Text, input=JSON, result=JSON, error=JSON,
+    "task", task_id=Uuid, run_id=Uuid, parent_id=Uuid, parent_run=Uuid, parent_task=Uuid, line=Integer,
+    state=Text, prio=SmallInteger, epoch=Integer, wakes=Integer, lost=SmallInteger, lost_alone=SmallInteger,
+    ready_at=_When, wake_at=_When, created_at=_When, started_at=_When, finished_at=_When, deadline_at=_When,
+    deadline_cancels=Boolean, version=Text, cap_key=Text, caps=ARRAY(Text), cap_scope=ARRAY(Text),
+    tags=ARRAY(Text), stop=Text, input=JSON, result=JSON, error=JSON,
 )  # fmt: skip
 workflow = _table(
     "workflow", name=Text, params=JSON, has_cleanup=Boolean, max_active_runs=Integer, max_running=Integer,
-    max_active_per_key=Integer, max_running_per_key=Integer, deadline=Interval, registered_at=_When, version=Text,
+    max_active_per_key=Integer, max_running_per_key=Integer, deadline=Interval, deadline_action=Text,
+    registered_at=_When, version=Text,
 )  # fmt: skip
 version = _table(
     "version", workflow=Text, version=Text, language=Text, source=Text, plan=JSON, deployed_at=_When, deployed_by=Text

@@ -55,6 +55,7 @@ class Parking:
         started: float,
         writer: JournalWriter,
         clock: Clock,
+        loop: asyncio.AbstractEventLoop,
         on_parked: Callable[[], None],
     ):
         self.task_id = task_id
@@ -67,14 +68,15 @@ class Parking:
         self.leaving = False  # the worker drains: what is under way ends, and nothing begins
         self.heeded = False  # the task is cleaning up: a stop has nothing more to say to it
         self.busy = 0
+        self.on_stop: Callable[[str], None] | None = None  # who wants to hear of a stop at once
         self.known: dict[str, Any] = {}  # outcomes of wait rows that nobody has asked for yet
         self.registered: dict[str, float | None] = {}  # keys that already have a wait row, and its timeout
-        self._writer = writer
+        self.writer = writer
         self._clock = clock
         self._on_parked = on_parked
         self._waits: dict[str, Wait] = {}
         self._late: asyncio.Future[None] | None = None
-        self._loop = asyncio.get_running_loop()
+        self._loop = loop
 
     # ---------------------------------------------------------------- for the context
 
@@ -131,11 +133,18 @@ class Parking:
             self.registered[key] = until
             entry = Entry(self.task_id, None)
             entry.effects = {"waits": [row]}
-            self._writer.put_lazily(entry)
+            self.writer.put_lazily(entry)
         found: Json = await self._wait(key, until, on_store=True)
         return found
 
     # ---------------------------------------------------------------- for the worker
+
+    def recall(self, waits: list[Any]) -> None:
+        """The wait rows that the store has of a task which begins here."""
+        for key, outcome, until in waits:
+            self.registered[key] = until
+            if outcome is not None:
+                self.known[key] = outcome
 
     def resume(self, epoch: int, wakes: int, stop: str | None, waits: list[Any] | None) -> None:
         """The parked task was claimed again, by this very process."""
@@ -177,7 +186,8 @@ class Parking:
     def kill(self) -> None:
         """End this copy of the task's code: nothing it does counts any more."""
         self.phase = Phase.DEAD
-        self._fail_waits(Evicted("this copy of the task no longer counts"))
+        if self._waits:
+            self._fail_waits(Evicted("this copy of the task no longer counts"))
         if self._late is not None and not self._late.done():
             self._late.set_result(None)
 
@@ -218,7 +228,7 @@ class Parking:
         if self.leaving and not self.busy:
             self.kill()
         elif self.phase is not Phase.LIVE or self.busy or not self._waits:
-            self._writer.kick()
+            self.writer.kick()
         elif turns:
             self._loop.call_soon(self._consider, turns - 1)
         else:
@@ -245,7 +255,7 @@ class Parking:
             "s": self.heeded,
         }
         faults.point("park.before")
-        self._writer.put(entry)
+        self.writer.put(entry)
 
     def _park_answered(self, epoch: int, error: BaseException | None) -> None:
         # A refusal has come through `park_refused` before this; so may have, on another channel, the next claim.
@@ -261,7 +271,7 @@ class Parking:
     def _wake_self(self) -> None:
         entry = Entry(self.task_id, None)
         entry.effects = {"wakes": [{"r": self.run_id, "t": self.task_id}]}
-        self._writer.put(entry)
+        self.writer.put(entry)
 
     def _news(self, wakes: int, stop: str | None, waits: list[Any] | None) -> None:
         self.wakes = wakes
@@ -269,6 +279,8 @@ class Parking:
         if stop is not None and self.stop is None and not self.heeded:
             self.stop = stop
             self._fail_waits(Cancelled(stop))
+            if self.on_stop is not None:
+                self.on_stop(stop)
         for key, outcome, until in waits or ():
             self.registered.setdefault(key, until)
             if outcome is not None:
@@ -291,7 +303,7 @@ class Parking:
             self.busy += 1
             entry = Entry(self.task_id, lambda _: self.done())
             entry.effects = {"expired": [{"r": self.run_id, "t": self.task_id, "k": wait.key}]}
-            self._writer.put(entry)
+            self.writer.put(entry)
 
     def _deliver(self, key: str, outcome: Json) -> None:
         wait = self._waits.get(key)

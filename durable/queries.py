@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Select, select
+from sqlalchemy import Select, and_, func, or_, select
 
 from durable import models
 from durable.runs import BranchInfo, ProgressInfo
@@ -27,6 +27,7 @@ def runs_query(
     since: datetime | None = None,
     until: datetime | None = None,
     before: str | None = None,
+    parent: str | None = None,
     limit: int = 50,
 ) -> Select[Any]:
     """The newest runs that fit. Ids are ordered by time, so `before` pages on and nothing is counted."""
@@ -36,7 +37,7 @@ def runs_query(
         query = query.where(run.c.state == state)
         if state in ("failed", "cancelled"):
             # Says it in the words of the index that holds only troubled runs.
-            query = query.where(run.c.error.is_not(None), run.c.finished_at.is_not(None))
+            query = query.where(run.c.error.is_not(None))
     if workflow is not None:
         query = query.where(run.c.workflow == workflow)
     if tag is not None:
@@ -45,6 +46,8 @@ def runs_query(
         query = query.where(run.c.created_at >= since)
     if until is not None:
         query = query.where(run.c.created_at < until)
+    if parent is not None:
+        query = query.where(run.c.parent_run == UUID(parent))
     if before is not None:
         query = query.where(run.c.run_id < UUID(before))
     return query
@@ -64,9 +67,12 @@ def waits_query(run_id: str) -> Select[Any]:
 
 def branches_query(run_id: str) -> Select[Any]:
     table = models.branch
-    columns = [table.c[name] for name in BranchInfo.model_fields]
-    below = table.c.parent_id.is_not(None)
-    return select(*columns).where(table.c.run_id == UUID(run_id), below).order_by(table.c.task_id)
+    columns = [table.c[name] for name in BranchInfo.model_fields if name != "parent_id"]
+    parent = func.coalesce(table.c.parent_id, table.c.parent_task).label("parent_id")
+    # In the words of the indexes of tasks below a run, and of runs that one started.
+    own = UUID(run_id)
+    below = or_(and_(table.c.run_id == own, table.c.parent_id.is_not(None)), table.c.parent_run == own)
+    return select(parent, *columns).where(below).order_by(table.c.task_id)
 
 
 def progress_query(run_id: str) -> Select[Any]:
@@ -78,7 +84,7 @@ def progress_query(run_id: str) -> Select[Any]:
 def logs_query(run_id: str) -> Select[Any]:
     table = models.log
     columns = [table.c[name] for name in ("task_id", "at", "level", "step", "message", "fields")]
-    return select(*columns).where(table.c.run_id == UUID(run_id)).order_by(table.c.id)
+    return select(*columns).where(table.c.run_id == UUID(run_id)).order_by(table.c.at, table.c.id)
 
 
 def versions_query(workflow: str | None) -> Select[Any]:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from orjson import Fragment
 
 from durable import codec
-from durable.codec import PlainCodec
 from durable.errors import Diverged, Evicted
 from durable.failures import describe, raised
 from durable.journal import Record, Replay
@@ -34,26 +33,34 @@ class Recording:
         self.task_id = parking.task_id
         self._services = services
         self._parking = parking
-        self._writer = services.writer_of(parking.task_id)
+        self._writer = parking.writer
         self._replay = replay
         self._pos = pos
         self._prefix = prefix
         self._counts: dict[str, int] = {}
         self._open_transactions: dict[int, asyncio.Future[None]] = {}
+        self.snapshot_pos = -1
         self.snapshot: Any = None  # the state that this copy begins with, instead of the records that led to it
         self.weight = 0  # bytes recorded by this copy
         self.positions: dict[str, list[int]] | None = None  # by name, for who takes snapshots and forgets names
-        self._loop = asyncio.get_running_loop()
+        self._loop = services.loop
+        self._new_future: Callable[[], asyncio.Future[None]] = self._loop.create_future
         self._most = services.settings.max_value_bytes
-        self._sealing = not isinstance(services.codec, PlainCodec)
+        self._sealing = services.sealing
 
     @property
     def replaying(self) -> bool:
-        return self._replay is not None
+        """Whether something that must happen again has not yet."""
+        return self._replay is not None and not self._replay.caught_up
 
     @property
     def epoch(self) -> int:
         return self._parking.epoch
+
+    @property
+    def position(self) -> int:
+        """Where the next record will stand."""
+        return self._pos
 
     def finish(self) -> None:
         """The workflow has returned: its journal must be used up."""
@@ -81,8 +88,12 @@ class Recording:
     # ---------------------------------------------------------------- the past
 
     def _key(self, name: str) -> str:
-        count = self._counts[name] = self._counts.get(name, 0) + 1
-        return f"{self._prefix}{name}" if count == 1 else f"{self._prefix}{name}#{count}"
+        counts = self._counts
+        if name not in counts:
+            counts[name] = 1
+            return f"{self._prefix}{name}" if self._prefix else name
+        counts[name] = count = counts[name] + 1
+        return f"{self._prefix}{name}#{count}"
 
     async def _recorded(self, key: str, kinds: tuple[str, ...]) -> Record | None:
         """The next record of `key` on a replay; None when the operation is to be performed."""
@@ -105,11 +116,12 @@ class Recording:
 
     async def _record(
         self, kind: str, key: str, data: bytes, *, effects: Effects | None = None, ms: int | None = None
-    ) -> None:
-        """Add a record; returns after its commit, in the order of positions."""
+    ) -> int:
+        """Add a record; its position, after its commit and in the order of positions."""
         pos = self._pos
         await self._hand_in(kind, key, data, effects, ms)
         await self._in_turn(pos)
+        return pos
 
     def _hand_in(
         self, kind: str, key: str, data: bytes, effects: Effects | None, ms: int | None
@@ -117,16 +129,15 @@ class Recording:
         """Give a record its position and hand it to the writer; the future is done after its commit."""
         if self._parking.phase is _DEAD:
             raise Evicted("this copy of the task no longer counts")
-        future: asyncio.Future[None] = self._loop.create_future()
+        pos = self._pos
+        self._pos = pos + 1
+        future = self._new_future()
         entry = Entry(self.task_id, future)
-        entry.record, value = self.row(kind, key, data, self._pos, ms)
+        entry.record, value = self.row(kind, key, data, pos, ms)
         self.weight += len(data) + _ROW
         if self.positions is not None:
-            self.positions.setdefault(key, []).append(self._pos)
-        self._pos += 1
-        if value is not None:
-            effects = {**(effects or {}), "values": [value]}
-        entry.effects = effects
+            self.positions.setdefault(key, []).append(pos)
+        entry.effects = effects if value is None else {**(effects or {}), "values": [value]}
         self._writer.put(entry)
         return future
 

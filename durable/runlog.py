@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import structlog
 
-from durable.ids import uuid7
+from durable.ids import fine_uuid7
 from durable.redaction import everywhere
 
 _log = structlog.get_logger("durable.run")
@@ -56,7 +56,7 @@ class RunLog:
         row = {
             "r": self._of.run_id,
             "t": self._of.task_id,
-            "i": uuid7(),
+            "i": fine_uuid7(),
             "l": level,
             "s": self._step,
             "m": text,

@@ -36,6 +36,7 @@ class RunInfo(BaseModel):
     error: dict[str, Any] | None
     worker_id: UUID | None
     lost: int
+    parent_run: UUID | None = None
 
     @property
     def final(self) -> bool:
@@ -82,10 +83,11 @@ class HolderInfo(BaseModel):
 
 
 class BranchInfo(BaseModel):
-    """One task below a run's root."""
+    """One task below a run's root, or the root of a run that it started (with a run id of its own)."""
 
     model_config = ConfigDict(frozen=True)
 
+    run_id: UUID
     task_id: UUID
     parent_id: UUID
     workflow: str

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 import orjson
 
 from durable.clock import Clock
-from durable.codec import Codec, referenced
+from durable.codec import Codec, PlainCodec, referenced
 from durable.gate import Gate
 from durable.journal import Record
 from durable.lanes import Lanes
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 READ_JOURNAL = "select durable.read_journal($1, $2)"
 READ_VALUES = "select durable.read_values($1, $2)"
 READ_CHILDREN = "select durable.read_children($1, $2, $3)"
+READ_LOGGED = "select durable.read_logged($1, $2, $3, $4, $5)"
 LINE_OF = (
     "select json_build_array(durable.line_of($1, $2),"
     " (select extract(epoch from w.deadline) from durable.workflow w where w.name = $2))"
@@ -43,8 +46,11 @@ class Services:
         writers: list[JournalWriter],
         library: Library | None = None,
     ):
+        # Asked for once: for the running loop the interpreter asks the system who it is, every time.
+        self.loop = asyncio.get_running_loop()
         self.settings = settings
         self.codec = codec
+        self.sealing = not isinstance(codec, PlainCodec)
         self.clock = clock
         self.gate = gate
         self.lanes = lanes
@@ -78,6 +84,11 @@ class Services:
         first, last = which.get("first"), which.get("last")
         params = [first and first.encode(), last and last.encode(), _array(ids)]
         return list(orjson.loads(await self._reads.call(READ_CHILDREN, params) or b"[]"))
+
+    async def read_logged(self, run_id: str, task_id: str, level: str, first: UUID, last: UUID) -> list[Any]:
+        """Log lines of a task: [step, message, fields]."""
+        params = [part.encode() for part in (run_id, task_id, level, str(first), str(last))]
+        return list(orjson.loads(await self._reads.call(READ_LOGGED, params) or b"[]"))
 
     async def _with_values(self, run_id: str, records: list[Record]) -> list[Record]:
         hashes = {found for record in records if (found := referenced(record.body))}

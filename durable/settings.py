@@ -28,6 +28,7 @@ class Settings(BaseModel):
     quarantine_after: int = Field(3, ge=1, description="Deaths of a worker while it ran a task alone")
     retention_days: float = Field(30.0, gt=0, description="Finished runs older than this are pruned")
     prune_seconds: float = Field(60.0, gt=0, description="How often retention looks for old runs")
+    schedule_grace_seconds: float = Field(60.0, ge=0, description="A tick missed by no more still gets its run")
     max_value_bytes: int = Field(16 * 1024 * 1024, ge=1024, description="Largest input, result or payload")
 
     @classmethod

@@ -12,10 +12,10 @@ from orjson import Fragment
 from durable import codec, faults
 from durable.claims import Claimed, Served
 from durable.context import DurableContext
-from durable.errors import Cancelled, Evicted, Stop
+from durable.errors import Cancelled, Evicted
 from durable.failures import describe
 from durable.journal import Record, Replay
-from durable.parking import Parking
+from durable.parking import Parking, Phase
 from durable.services import Services
 from durable.writer import Entry, Json, RecordRefused
 
@@ -39,9 +39,6 @@ class Host(Protocol):
     def parked(self, run: TaskRun) -> None:
         """It waits, and may be resumed from memory."""
 
-    def ended(self, run: TaskRun) -> None:
-        """Its end is committed."""
-
 
 class TaskRun:
     """A task in this process. It may park and be resumed by a later claim."""
@@ -54,26 +51,22 @@ class TaskRun:
         host: Host,
     ):
         self.claimed = claimed
+        self.task_id = claimed.task_id
         self.draining = False
         self.parked_at = 0.0
         self._services = services
         self._workflow, self._queue, self._deployed = served
         self._host = host
+        self._writer = services.writer_of(claimed.task_id)
         self._started = claimed.started or services.clock.now()
         self.parking = self._new_parking(claimed.epoch, claimed.wakes)
-        for key, outcome, until in claimed.waits or ():
-            self.parking.registered[key] = until
-            if outcome is not None:
-                self.parking.known[key] = outcome
+        if claimed.waits:
+            self.parking.recall(claimed.waits)
         self._context: DurableContext | None = None
         self._task: asyncio.Task[None] | None = None
 
-    @property
-    def task_id(self) -> str:
-        return self.claimed.task_id
-
     def start(self) -> None:
-        self._task = asyncio.get_running_loop().create_task(self._run(), name=f"durable:{self.task_id}")
+        self._task = self._services.loop.create_task(self._run(), name=f"durable:{self.task_id}")
 
     def drain(self) -> None:
         """Give the task back when the steps that it is in are recorded."""
@@ -92,7 +85,8 @@ class TaskRun:
         try:
             end = await self._perform()
             # A branch that nobody waited for may have parked the task: only its holder can end it.
-            await self.parking.awake()
+            if self.parking.phase is not Phase.LIVE:
+                await self.parking.awake()
         except (Evicted, asyncio.CancelledError):
             self._evicted()
             return
@@ -108,18 +102,26 @@ class TaskRun:
         self._finish(end)
 
     async def _perform(self) -> Json:
+        """Run the workflow's own code, or clean up after it was stopped; what became of it as an end row."""
         if self._deployed and (wrong := await self._find_version()) is not None:
             return wrong
-        records = await self._load()
+        records = await self._load() if self.claimed.epoch > 1 else []
         stop = self.claimed.stop
         if stop is None:
             try:
-                end = await self._body(records)
+                context = self._open_body(records)
+                given = codec.unsealed_with(self._services.codec, self.claimed.input)
+                self._check_input(given)
+                result = await self._workflow.fn(context, **given)
+                context.finish()
+                return {"s": "succeeded", "r": Fragment(context.sealed(context.encoded(result)))}
             except Cancelled as exc:
                 stop = exc.why
-            else:
-                if end["s"] == "succeeded" or self.parking.stop is None:
-                    return end
+            except RecordRefused:
+                raise
+            except Exception as exc:
+                if self.parking.stop is None:
+                    return {"s": "failed", "x": describe(exc)}
                 # It failed, but over its own cancel: over a child that was stopped with it, for example.
                 stop = self.parking.stop
         return await self._stopped(records, stop)
@@ -134,26 +136,12 @@ class TaskRun:
         return None
 
     async def _load(self) -> list[Record]:
-        if self.claimed.epoch <= 1:
-            return []
         return await self._services.read_journal(self.claimed.run_id, self.claimed.task_id)
 
-    async def _body(self, records: list[Record]) -> Json:
-        """Run the workflow's own code; what became of it as an end row."""
-        context = self._context = self._open([r for r in records if not r.name.startswith(CLEANUP)], records, "")
-        try:
-            given = codec.unsealed_with(self._services.codec, self.claimed.input)
-            self._check_input(given)
-            result = await self._workflow.fn(context, **given)
-            context.finish()
-            data = context.sealed(context.encoded(result))
-        except Stop:
-            raise
-        except RecordRefused:
-            raise
-        except Exception as exc:
-            return {"s": "failed", "x": describe(exc)}
-        return {"s": "succeeded", "r": Fragment(data)}
+    def _open_body(self, records: list[Record]) -> DurableContext:
+        past = [record for record in records if not record.name.startswith(CLEANUP)]
+        context = self._context = self._open(past, records, "")
+        return context
 
     def _check_input(self, given: Any) -> None:
         params = self._workflow.params
@@ -168,7 +156,7 @@ class TaskRun:
             error = {"type": "DeadlineExceeded", "message": "the run was not done at its deadline"}
         if self._workflow.cleanup is not None:
             if self._context is not None:
-                records = await self._services.read_journal(self.claimed.run_id, self.claimed.task_id)
+                records = await self._load()
             context = self._context = self._open([r for r in records if r.name.startswith(CLEANUP)], records, CLEANUP)
             try:
                 await self._workflow.cleanup(context, **codec.unsealed_with(self._services.codec, self.claimed.input))
@@ -188,8 +176,8 @@ class TaskRun:
     def _new_parking(self, epoch: int, wakes: int) -> Parking:
         of = self.claimed
         return Parking(
-            of.task_id, of.run_id, epoch, wakes, self._started, self._services.writer_of(of.task_id),
-            self._services.clock, self._on_parked,
+            of.task_id, of.run_id, epoch, wakes, self._started, self._writer, self._services.clock, self._services.loop,
+            self._on_parked,
         )  # fmt: skip
 
     def _open(self, past: list[Record], everything: list[Record], prefix: str) -> DurableContext:
@@ -198,7 +186,8 @@ class TaskRun:
         replay = Replay(self.claimed.run_id, records) if records else None
         pos = everything[-1].pos + 1 if everything else 0
         context = DurableContext(self._services, self.parking, replay, pos, self._queue, prefix, self.claimed.version)
-        context.snapshot = context.opened(saved[-1].body) if saved else None
+        if saved:
+            context.snapshot, context.snapshot_pos = context.opened(saved[-1].body), saved[-1].pos
         return context
 
     # ---------------------------------------------------------------- how it goes on
@@ -206,27 +195,26 @@ class TaskRun:
     def _finish(self, end: Json) -> None:
         faults.point("end.before")
         context = self._context
-        # Branches that the workflow left behind end with it.
+        # Branches that the workflow left behind, or that nobody waited for, end with it.
         self.parking.kill()
         entry = Entry(self.task_id, self._ended)
+        entry.run_ends = self.claimed.parent_id is None
         entry.end = {
             "t": self.task_id, "e": self.parking.epoch, "a": self.parking.started,
             "m": (context is not None and context.spawned) or bool(self.parking.registered), **end,
         }  # fmt: skip
-        self._services.writer_of(self.task_id).put(entry)
-        # Branches that nobody waited for must not outlive the run.
-        self.parking.kill()
+        self._writer.put(entry)
         self._host.left(self)
 
     def _ended(self, error: BaseException | None) -> None:
         if error is None:
             faults.point("end.after")
             self._host.gone(self)
-            self._host.ended(self)
             return
         # The store cannot hold the result: the run fails, and says why.
         log.error("a result was refused by the store", task=self.task_id, error=str(error))
         entry = Entry(self.task_id, self._gone)
+        entry.run_ends = self.claimed.parent_id is None
         entry.end = {
             "t": self.task_id,
             "e": self.parking.epoch,
@@ -234,7 +222,7 @@ class TaskRun:
             "x": describe(error),
             "m": True,
         }
-        self._services.writer_of(self.task_id).put(entry)
+        self._writer.put(entry)
 
     def _evicted(self) -> None:
         if self.draining:
@@ -252,7 +240,7 @@ class TaskRun:
     def _give_back(self) -> None:
         entry = Entry(self.task_id, self._gone)
         entry.effects = {"gives": [{"t": self.task_id, "e": self.parking.epoch}]}
-        self._services.writer_of(self.task_id).put(entry)
+        self._writer.put(entry)
         self._host.left(self)
 
     def _gone(self, error: BaseException | None) -> None:

@@ -375,9 +375,8 @@ class Term:
         if self._leaving.get(run.task_id) is run:
             del self._leaving[run.task_id]
 
-    def ended(self, run: TaskRun) -> None:
-        if run.claimed.parent_id is None:
-            self._notifier.ended(run.task_id)
+    def ended(self, runs: list[str]) -> None:
+        self._notifier.ended(runs)
 
     def parked(self, run: TaskRun) -> None:
         if self._running.get(run.task_id) is run:

@@ -76,6 +76,10 @@ class Slot:
             except (psycopg.OperationalError, StoreUnavailable):
                 await asyncio.sleep(_REST)
 
+    def leave_session(self) -> None:
+        """A thread still has the session: the next step gets another."""
+        self._sync = None
+
     async def close(self) -> None:
         if self._async is not None:
             await self._async.close()
@@ -142,6 +146,7 @@ class Attempt:
         self._pos: int | None = None
         self._row: Json | None = None
         self._session: psycopg.AsyncConnection | psycopg.Connection | None = None
+        self._given_up = False
         self._began = time.monotonic()
 
     async def run_async(self, fn: Callable[..., Any], args: Any, kwargs: Any) -> Any:
@@ -168,13 +173,17 @@ class Attempt:
         def in_thread() -> bytes:
             current.set(self._info)
             session = self._session = self._slot.sync_session()
-            with session.transaction():
-                value = fn(session, *args, **kwargs)
-                data = self._of.encoded(value)
-                # Positions belong to the loop's thread.
-                params = asyncio.run_coroutine_threadsafe(self._record_on_loop(data), loop).result()
-                session.execute(RECORD, params)
-                faults.point("transaction.before", self._info)
+            try:
+                with session.transaction():
+                    value = fn(session, *args, **kwargs)
+                    data = self._of.encoded(value)
+                    # Positions belong to the loop's thread.
+                    params = asyncio.run_coroutine_threadsafe(self._record_on_loop(data), loop).result()
+                    session.execute(RECORD, params)
+                    faults.point("transaction.before", self._info)
+            finally:
+                if self._given_up:
+                    session.close()
             faults.point("transaction.after", self._info)
             return data
 
@@ -183,6 +192,11 @@ class Attempt:
         try:
             try:
                 self._data = await asyncio.to_thread(context.run, in_thread)
+            except asyncio.CancelledError:
+                # The thread goes on, but what it writes is rolled back: it comes to no record any more.
+                self._given_up = True
+                self._slot.leave_session()
+                raise
             except Exception as exc:
                 await self._settle_failure(exc)
             return orjson.loads(self._data)
@@ -195,6 +209,8 @@ class Attempt:
 
     def _record(self, data: bytes) -> tuple[Any, ...]:
         self._of.check_live()
+        if self._given_up:
+            raise Evicted("the step was given up by its own run")
         self._pos = self._of.take_position()
         took = int((time.monotonic() - self._began) * 1000)
         self._row, value = self._of.row("step", self._info.name, self._of.sealed(data), self._pos, took)

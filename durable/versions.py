@@ -46,7 +46,8 @@ class Version(VersionInfo):
 
 
 class Deployment(BaseModel):
-    """What is to be deployed. `settings` are those of a registered workflow: params, caps, deadline in seconds."""
+    """What is to be deployed. `settings` are those of a registered workflow: params, caps, deadline in seconds,
+    deadline_action."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

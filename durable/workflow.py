@@ -13,6 +13,7 @@ from durable.retry import ONCE, RetryPolicy
 from durable.scheduled import ScheduleOptions, take_schedule
 
 Lane = Literal["loop", "thread", "process"]
+DeadlineAction = Literal["fail", "cancel"]
 Body = Callable[..., Awaitable[Any]]
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -57,9 +58,11 @@ class Params:
 
     def fits(self, given: dict[str, Any]) -> bool:
         """Whether an input object has all that is required and nothing unknown. Cheap: asked for every run."""
-        if not all(name in given for name in self.required):
-            return False
-        return self.open or len(given) == len(self.required) + sum(name in given for name in self.optional)
+        for name in self.required:
+            if name not in given:
+                return False
+        more = len(given) - len(self.required)
+        return more == 0 or self.open or more == sum(name in given for name in self.optional)
 
     def describe(self) -> dict[str, Any]:
         return {"required": self.required, "optional": self.optional, "open": self.open}
@@ -78,6 +81,7 @@ class Workflow:
     max_active_per_key: int | None = None
     max_running_per_key: int | None = None
     deadline: float | None = None
+    deadline_action: DeadlineAction = "fail"
     cleanup: Body | None = None
     schedule: Mapping[str, Any] | None = field(default=None, hash=False)
 
@@ -95,6 +99,7 @@ class Workflow:
             "max_active_per_key": self.max_active_per_key,
             "max_running_per_key": self.max_running_per_key,
             "deadline": self.deadline,
+            "deadline_action": self.deadline_action,
         }
 
 
@@ -112,6 +117,7 @@ def workflow(
     max_active_per_key: int | None = None,
     max_running_per_key: int | None = None,
     deadline: float | timedelta | None = None,
+    deadline_action: DeadlineAction = "fail",
     cleanup: Body | None = None,
     **schedule: Unpack[ScheduleOptions],
 ) -> Callable[[Body], Workflow]: ...
@@ -119,9 +125,10 @@ def workflow(fn: Body | None = None, /, *, name: str | None = None, **options: A
     """Make a workflow of an `async def f(ctx, ...)`.
 
     `max_active_runs` counts runs from start to end, `max_running` only while they run; the `per_key` forms count
-    runs with the same `cap_key`. `deadline` ends a run that is not done in time; `cleanup(ctx, **input)` runs when
-    it is cancelled or past its deadline. `schedule`, `timezone` and the other options of `ScheduleOptions` say when it
-    runs by itself; whoever serves it with `durable worker`, `durable dev` or `durable up` sets that schedule.
+    runs with the same `cap_key`. `deadline` ends a run that is not done in time, as failed or, with
+    `deadline_action="cancel"`, as cancelled; `cleanup(ctx, **input)` runs when it is cancelled or past its deadline.
+    `schedule`, `timezone` and the other options of `ScheduleOptions` say when it runs by itself; whoever serves it with
+    `durable worker`, `durable dev` or `durable up` sets that schedule.
     """
 
     def decorate(fn: Body) -> Workflow:

@@ -25,17 +25,21 @@ FLUSH = "select durable.flush($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
 
 Json = dict[str, Any]
 
+# So many ends of runs are told by the commit itself, and such commits wait for each other; more are told after it.
+TOLD_AT_ONCE = 4
+
 
 class Entry:
     """What one task says at one moment: a record, its effects, and how the task goes on."""
 
-    __slots__ = ("effects", "end", "park", "record", "task_id", "told")
+    __slots__ = ("effects", "end", "park", "record", "run_ends", "task_id", "told")
 
     def __init__(self, task_id: str, told: asyncio.Future[None] | Callable[[BaseException | None], None] | None):
         self.task_id = task_id
         self.told = told  # who is told when it is committed: a future on the hot path, a function, or nobody
         self.record: Json | None = None
         self.end: Json | None = None
+        self.run_ends = False  # the end is that of a run: somebody may wait for it
         self.park: Json | None = None
         self.effects: dict[str, list[Json]] | None = None
 
@@ -62,6 +66,9 @@ class Claims(Protocol):
 
     async def reconcile(self) -> None:
         """Ask the store what this worker holds, after an answer was lost."""
+
+    def ended(self, runs: list[str]) -> None:
+        """The ends of these runs are committed, and those who wait for them do not know yet."""
 
     def died(self, error: LeaseLost) -> None:
         """The worker lost its lease."""
@@ -153,6 +160,9 @@ class JournalWriter:
         self._settle(batch)
 
     def _settle(self, batch: list[Entry]) -> None:
+        runs = ends_of_runs(batch)
+        if len(runs) > TOLD_AT_ONCE:
+            self._claims.ended(runs)
         for entry in batch:
             told = entry.told
             # The hot case first: a record whose step waits for it.
@@ -186,6 +196,10 @@ class RecordRefused(DurableError):
         super().__init__(f"the store refused a record of task {task_id}: {str(cause).strip()}")
 
 
+def ends_of_runs(batch: list[Entry]) -> list[str]:
+    return [entry.task_id for entry in batch if entry.run_ends]
+
+
 def claim_params(want: Want) -> list[bytes | None]:
     """A claim as the last parameters of `durable.flush` and `durable.pass`."""
     return [b"%d" % want.number, want.lines, b"t" if want.alone else b"f"]
@@ -194,7 +208,7 @@ def claim_params(want: Want) -> list[bytes | None]:
 def encode(batch: list[Entry]) -> list[bytes | None]:
     """A batch as the JSON parameters of `durable.flush`: journal, ends, parks, effects."""
     records, ends, parks = [], [], []
-    effects: dict[str, list[Json]] = {}
+    effects: dict[str, Any] = {}
     for entry in batch:
         if entry.record is not None:
             records.append(entry.record)
@@ -205,6 +219,9 @@ def encode(batch: list[Entry]) -> list[bytes | None]:
         if entry.effects is not None:
             for name, rows in entry.effects.items():
                 effects.setdefault(name, []).extend(rows)
+    runs = ends_of_runs(batch)
+    if 0 < len(runs) <= TOLD_AT_ONCE:
+        effects["done"] = ",".join(runs)
     if "progress" in effects:
         # Only the newest counts, and one statement cannot upsert a row twice.
         effects["progress"] = list({row["t"]: row for row in effects["progress"]}.values())

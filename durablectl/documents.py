@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from durable import Durable
 from durablectl import exits
 from durablectl.database import with_client
-from durablectl.exits import WrongUse
 from durablectl.jsontext import print_json
 from durablectl.scheduling import deploy_loaded, findings_of, placed, schedule_of
 from highway_dsl.faults import Fault
-from interpreter.deployment import Loaded, Unloadable, load
+from interpreter.deployment import Loaded, Unloadable, Written, check, read
 from scheduler.following import Followed
 
 
@@ -26,17 +25,20 @@ class Reading(NamedTuple):
 
 
 def read_files(files: Sequence[str]) -> Reading:
-    """Load every file; workflows in different files may emit what others wait for."""
-    loaded, faults = [], []
-    for file in files:
+    """Check every file; workflows in different files may emit what others wait for."""
+    written, faults = [], []
+    for file in dict.fromkeys(files):
         try:
-            loaded += load(file)
+            written += read(file)
         except Unloadable as exc:
-            faults += [str(fault) for fault in exc.faults] or [str(exc)]
-    if len(files) > 1 and not faults:
-        known = [each.workflow for each in loaded]
-        loaded = [each for file in files for each in load(file, known)]
-    _refuse_namesakes(loaded)
+            faults += [_said(file, fault) for fault in exc.faults] or [str(exc)]
+    return look_at(written, faults)
+
+
+def look_at(written: Sequence[Written], faults: Sequence[str] = ()) -> Reading:
+    """Check workflows together, after what is known to be wrong with their files."""
+    loaded = check(written)
+    faults = [*faults, *_namesakes(loaded)]
     faults += [_said(each.file, fault) for each in loaded for fault in (*each.findings.faults, *_of_schedule(each))]
     warnings = [_said(each.file, fault) for each in loaded for fault in each.findings.warnings]
     return Reading(loaded, faults, warnings)
@@ -52,10 +54,13 @@ def _said(file: str, fault: Fault) -> str:
     return str(fault) if fault.position and fault.position.file else f"{file}: {fault}"
 
 
-def _refuse_namesakes(loaded: Sequence[Loaded]) -> None:
-    names = [each.name for each in loaded]
-    if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise WrongUse(f"two workflows have the same name: {', '.join(twice)}")
+def _namesakes(loaded: Sequence[Loaded]) -> Iterator[str]:
+    files: dict[str, list[str]] = {}
+    for each in loaded:
+        files.setdefault(each.name, []).append(each.file)
+    for name, places in files.items():
+        if len(places) > 1:
+            yield f"{places[-1]}: workflow '{name}' is also in {', '.join(places[:-1])}: give one another name"
 
 
 def check_files(files: Sequence[str], *, as_json: bool) -> int:
@@ -96,11 +101,15 @@ def _described(loaded: Loaded) -> dict[str, Any]:
 
 def sound(files: Sequence[str]) -> list[Loaded]:
     """The workflows of files, or a refusal with everything that is wrong with them."""
-    found = read_files(files)
+    return required(read_files(files), ", ".join(files))
+
+
+def required(found: Reading, files: str) -> list[Loaded]:
+    """What was found, or a refusal with everything that is wrong with it."""
     for warning in found.warnings:
         print(f"warning: {warning}", file=sys.stderr)
     if found.faults:
-        raise Unloadable(", ".join(files), message="cannot be deployed:\n  " + "\n  ".join(found.faults))
+        raise Unloadable(files, message="cannot be deployed:\n  " + "\n  ".join(found.faults))
     return found.loaded
 
 

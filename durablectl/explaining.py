@@ -1,100 +1,194 @@
-"""`durable runs why`: what became of each task of a deployed workflow's run, and what decided it."""
+"""`durable runs why`: what became of each task of a deployed workflow's run, what decided it, what it waits for."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from durable import Durable, Version
 from durable.errors import Refused, WrongState
-from durable.runs import LogLine
+from durable.runs import BranchInfo, RunInfo, StepRecord, WaitInfo
 from durablectl import exits
 from durablectl.database import with_client
 from durablectl.jsontext import print_json
-from durablectl.story import Story, read_story
-from interpreter.plan import Edge, Plan
-
-LEVEL = "why"
+from durablectl.story import said, waiting_to_start
+from interpreter.deployment import EVALUATORS
+from interpreter.driver import secret_reference
+from interpreter.driver.past import Waiting
+from interpreter.hindsight import Hindsight, Seen, look_back
+from interpreter.plan import Pass, Plan
 
 
 class Reason(NamedTuple):
-    """One task of a run, its state in a word, and what that rests on."""
+    """One task of a run, its state in a word, what that rests on, and what it waits for."""
 
     node: str
     state: str
     because: str
+    waits_for: list[str]
+
+    def __str__(self) -> str:
+        because = f", because {self.because}" if self.because else ""
+        waits = f"; it waits for {' and '.join(self.waits_for)}" if self.waits_for else ""
+        return f"{self.node}: {self.state}{because}{waits}"
 
 
-def explain_run(run_id: str, node: str | None, *, as_json: bool, database_url: str | None) -> int:
-    async def act(client: Durable) -> tuple[Story, Version]:
-        story = await read_story(client, run_id)
-        if story.run.version is None:
-            raise WrongState(f"run {run_id} is of a program: its code decides; see `durable runs show {run_id}`")
-        return story, await client.version(story.run.workflow, story.run.version)
+class Told(NamedTuple):
+    """All that the store knows of one run."""
 
-    story, version = with_client(database_url, act)
-    found = Explanation(story, Plan.from_json(version.plan)).reasons()
-    chosen = [reason for reason in found if node in (None, reason.node, reason.node.rpartition("/")[2])]
-    if not chosen:
-        known = ", ".join(reason.node for reason in found)
-        raise Refused(f"run {run_id} has no task {node!r}; it has {known}")
+    run: RunInfo
+    records: Sequence[StepRecord]
+    branches: Sequence[BranchInfo]
+    waits: Sequence[WaitInfo]
+    version: Version
+
+
+def explain_run(run_id: str, task: str | None, *, as_json: bool, database_url: str | None) -> int:
+    async def act(client: Durable) -> list[Reason]:
+        return await explained(await told_of(client, run_id), task)
+
+    reasons = with_client(database_url, act)
     if as_json:
-        print_json([reason._asdict() for reason in chosen])
+        print_json([reason._asdict() for reason in reasons])
     else:
-        for reason in chosen:
-            print(f"{reason.node}: {reason.state}{f', because {reason.because}' if reason.because else ''}")
-        for waits in story.waiting_for:
-            print(f"the run waits for {waits}")
+        for reason in reasons:
+            print(reason)
     return exits.OK
 
 
+async def told_of(client: Durable, run_id: str) -> Told:
+    """Ask the store for everything about a run; a program's own code cannot be walked again."""
+    run = await client.run(run_id)
+    if run.version is None:
+        raise WrongState(f"run {run_id} is of a program: its code decides; see `durable runs show {run_id}`")
+    version = await client.version(run.workflow, run.version)
+    records, branches = await client.history(run_id), await client.branches(run_id)
+    return Told(run, records, branches, await client.waits(run_id), version)
+
+
+async def explained(told: Told, task: str | None = None) -> list[Reason]:
+    """The tasks of a run, or those of one name; an unknown one is refused."""
+    plan = Plan.from_json(told.version.plan)
+    evaluator = EVALUATORS[told.version.language](plan, secret_reference)
+    found = await look_back(plan, evaluator, told.run, list(told.records), list(told.branches))
+    explanation = Explanation(told, plan, found)
+    if task is None:
+        return list(explanation.reasons())
+    chosen = [explanation.reason(one) for one in found.of_task(task)]
+    return chosen or [explanation.not_opened(task)]
+
+
 class Explanation:
-    """A run's notes and records, read against its plan."""
+    """A run in hindsight, in words."""
 
-    def __init__(self, story: Story, plan: Plan):
-        self._story = story
-        self._notes = [line for line in story.logs if line.level == LEVEL and line.step is not None]
-        self._noted = {line.step: line for line in self._notes if line.message != "route"}
-        self._routes = {line.step: line for line in self._notes if line.message == "route"}
-        self._steps = {step.name: step for step in story.steps}
-        self._graph = plan.graphs[plan.root]
+    def __init__(self, told: Told, plan: Plan, hindsight: Hindsight):
+        self._told = told
+        self._plan = plan
+        self._hindsight = hindsight
+        self._ends = {node.id for graph in plan.graphs.values() for node in graph.nodes if _is_end(node)}
+        self._waits = {(str(wait.task_id), wait.key): wait for wait in told.waits}
 
-    def reasons(self) -> list[Reason]:
-        """Every task of the root, in the order of the plan, then what loops and branches noted."""
-        own = [node.id for node in self._graph.nodes]
-        inner = [path for path in dict.fromkeys([*self._steps, *self._noted, *self._routes]) if "/" in str(path)]
-        return [self._reason(str(path)) for path in (*own, *inner)]
+    def reasons(self) -> Iterator[Reason]:
+        """Every task of the root, in the order of the plan, then what is inside of loops and branches."""
+        seen = self._hindsight.seen
+        own = [node.id for node in self._plan.graphs[self._plan.root].nodes]
+        inner = [path for path in seen if "/" in path]
+        for path in (*own, *inner):
+            if path in seen and path.rpartition("/")[2] not in self._ends:
+                yield self.reason(seen[path])
 
-    def _reason(self, path: str) -> Reason:
-        if path in self._routes:
-            return Reason(path, "decided", _route(self._routes[path]))
-        if path in self._noted:
-            note = self._noted[path]
-            data = (note.fields or {}).get("data")
-            return Reason(path, note.message, self._upstream(path) or (str(data) if data else ""))
-        if path in self._steps:
-            step = self._steps[path]
-            failed = step.error and f"{step.error.get('type')}: {step.error.get('message')}"
-            return Reason(path, step.state, failed or self._upstream(path))
-        return Reason(path, "passed" if self._story.run.final else "not begun", self._upstream(path))
+    def reason(self, one: Seen) -> Reason:
+        because = self._decision(one) or self._gates(one) or one.why.reason
+        return Reason(one.path, self._state(one), because, self._waits_for(one))
 
-    def _upstream(self, path: str) -> str:
-        """What the edges into a task say."""
-        said = [text for edge in self._graph.edges if edge.target == path and (text := self._edge(edge))]
-        return "; ".join(said)
+    def not_opened(self, task: str) -> Reason:
+        """A task that nothing has come to: inside of something that has not begun, or not of this workflow."""
+        root = self._plan.graphs[self._plan.root]
+        nodes = [node for graph in (root, *self._plan.graphs.values()) for node in graph.nodes]
+        homes = {name for name, graph in self._plan.graphs.items() if task in {node.id for node in graph.nodes}}
+        for owner in (node.id for node in nodes if homes.intersection(node.bodies())):
+            seen = self._hindsight.of_task(owner)
+            outer = self.reason(seen[0]) if seen else self.not_opened(owner)
+            return Reason(task, "not begun", f"{owner} is {outer.state}: {outer.because}", outer.waits_for)
+        names = ", ".join(dict.fromkeys(node.id.partition("@")[0] for node in nodes if node.id not in self._ends))
+        raise Refused(f"run {self._told.run.run_id} has no task {task!r}; it has {names}")
 
-    def _edge(self, edge: Edge) -> str:
-        if edge.kind == "gate" and edge.source in self._routes:
-            return f"{edge.source} {_route(self._routes[edge.source])}, and this is {edge.label!r}"
-        source = self._steps.get(edge.source)
-        if source is not None and source.state == "failed":
-            return f"{edge.source} failed"
-        if edge.source in self._noted:
-            return f"{edge.source} was {self._noted[edge.source].message}"
-        return ""
+    # ---------------------------------------------------------------- states
+
+    def _state(self, one: Seen) -> str:
+        state = one.why.state
+        if state in ("waiting", "parked", "running") and self._told.run.final:
+            return self._told.run.state
+        if state == "running" and one.waiting and self._told.run.state in ("parked", "delayed"):
+            return "waiting"
+        return {"succeeded": "done", "waiting": "not begun"}.get(state, state)
+
+    # ---------------------------------------------------------------- reasons
+
+    def _decision(self, one: Seen) -> str:
+        return _route(one.why.decision) if one.why.decision else ""
+
+    def _gates(self, one: Seen) -> str:
+        """What the routers that lead to a task decided."""
+        if one.why.state in ("failed", "upstream_failed"):
+            return ""
+        parts = []
+        for edge in one.why.edges:
+            router = self._beside(one, edge["from"])
+            if edge["kind"] == "gate" and router is not None and router.why.decision:
+                parts.append(f"{edge['from']} {_route(router.why.decision)}, and this is {edge['label']!r}")
+        return "; ".join(dict.fromkeys(parts))
+
+    def _beside(self, one: Seen, name: str) -> Seen | None:
+        prefix = one.path.rpartition("/")[0]
+        return self._hindsight.seen.get(f"{prefix}/{name}" if prefix else name)
+
+    # ---------------------------------------------------------------- waits
+
+    def _waits_for(self, one: Seen) -> list[str]:
+        if self._told.run.final or one.why.state not in ("waiting", "parked", "running"):
+            return []
+        own = list(one.waiting) or list(self._hindsight.under_way(one.path))
+        return list(dict.fromkeys(f"{self._whose(one, name)}{self._said(name, what)}" for name, what in own))
+
+    def _whose(self, one: Seen, name: str) -> str:
+        return "" if name.split(":")[0] == one.path or name.split("~")[0] == one.path else f"{name}: "
+
+    def _said(self, name: str, what: Waiting) -> str:
+        match what.kind:
+            case "retry":
+                error = what.error or {}
+                after = f"{error.get('type')}: {error.get('message')}"
+                return f"attempt {what.attempt} at {said(what.until)}, after {after}"
+            case "sleep":
+                return f"its time, {said(what.until)}" if what.until else self._turn()
+            case "event":
+                return f"event {what.name!r}{self._limit(name)}"
+            case "children":
+                return self._children(what)
+        return self._turn()
+
+    def _turn(self) -> str:
+        """What an operation that needs nothing else is waiting for."""
+        return next(iter(waiting_to_start(self._told.run)), "its end: it runs now")
+
+    def _limit(self, key: str) -> str:
+        found = [wait for (_, own), wait in self._waits.items() if own == key and wait.timeout_at is not None]
+        return f", until {said(found[0].timeout_at)}" if found else ""
+
+    def _children(self, what: Waiting) -> str:
+        tasks = {str(task.task_id): task for task in self._told.branches}
+        left = [tasks[name] for name in what.tasks if name in tasks and tasks[name].finished_at is None]
+        names = ", ".join(f"{task.workflow} {task.task_id} ({task.state})" for task in left[:3])
+        more = f" and {len(left) - 3} more" if len(left) > 3 else ""
+        return f"{names}{more}" if left else "its children"
 
 
-def _route(note: LogLine) -> str:
-    data: dict[str, Any] = (note.fields or {}).get("data") or {}
-    chose = " and ".join(map(repr, data.get("chose", ()))) or "nothing"
-    saw = ", ".join(f"{name} = {value!r}" for name, value in (data.get("saw") or {}).items())
+def _is_end(node: Any) -> bool:
+    return isinstance(node, Pass) and node.mirrors is not None
+
+
+def _route(decision: dict[str, Any]) -> str:
+    chose = " and ".join(map(repr, decision.get("chose", decision.get("took", ())))) or "nothing"
+    saw = ", ".join(f"{name} = {value!r}" for name, value in (decision.get("saw") or {}).items())
     return f"chose {chose}" + (f" when {saw}" if saw else "")

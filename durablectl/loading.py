@@ -26,24 +26,26 @@ def workflows_of(targets: Sequence[str]) -> list[Workflow]:
     return list(found.values())
 
 
-def built_in(file: str) -> list[Workflow]:
-    """The workflows in code that a Python file holds; maybe none."""
-    from durable import Workflow
-
+def module_of(file: str) -> ModuleType:
+    """A Python file as a module, so that what it defines can be found by name."""
     if (here := os.getcwd()) not in sys.path:
         sys.path.insert(0, here)
-    module = _imported(_module_name(file))
+    return _imported(_module_name(file))
+
+
+def programs_in(module: ModuleType) -> list[Workflow]:
+    """The workflows in code that a module holds; maybe none."""
+    from durable import Workflow
+
     return [value for value in vars(module).values() if isinstance(value, Workflow)]
 
 
 def _of_target(target: str) -> list[Workflow]:
-    from durable import Workflow
-
     name, _, attribute = target.partition(":")
     module = _imported(_module_name(name))
     if attribute:
         return [_named(module, attribute)]
-    found = [value for value in vars(module).values() if isinstance(value, Workflow)]
+    found = programs_in(module)
     if not found:
         raise WrongUse(f"no workflow in {name}; make one with `@workflow` on an `async def f(ctx, ...)`")
     return found

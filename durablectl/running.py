@@ -8,21 +8,24 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from pydantic import ValidationError
+
 from durable import Durable, Start, Worker, Workflow
 from durable.runs import RunInfo
 from durablectl import database, logs
 from durablectl.database import with_client
-from durablectl.documents import sound
+from durablectl.documents import look_at, required, sound
 from durablectl.ending import leave
 from durablectl.exits import WrongUse
 from durablectl.inputs import named_values
-from durablectl.loading import built_in
+from durablectl.loading import module_of, programs_in
 from durablectl.looking import outcome
 from durablectl.serving import Service, serve
 from durablectl.starting import ended, ended_as, started
 from durablectl.watching import watch
 from durablectl.worker import chosen_database
-from interpreter.deployment import Deployed, Loaded
+from highway_dsl import faults_of
+from interpreter.deployment import Deployed, Loaded, Unloadable, built
 from interpreter.secrets import Vault
 
 SUFFIXES = (".yaml", ".yml", ".json", ".py")
@@ -84,12 +87,25 @@ def _run_file(order: Order, given: dict[str, Any]) -> int:
 
 def _content(file: str) -> tuple[list[Workflow], list[Loaded]]:
     """A Python file may hold workflows in code; anything else is to be deployed."""
-    programs = built_in(file) if file.endswith(".py") else []
-    loaded = [] if programs else sound([file])
+    programs, loaded = _of_python(file) if file.endswith(".py") else ([], sound([file]))
     if len(programs) + len(loaded) > 1:
         names = ", ".join([*(each.name for each in programs), *(each.name for each in loaded)])
         raise WrongUse(f"{file} has several workflows ({names}); deploy them, and run one by its name")
     return programs, loaded
+
+
+def _of_python(file: str) -> tuple[list[Workflow], list[Loaded]]:
+    """What a Python file holds when it has run once."""
+    try:
+        module = module_of(file)
+        if programs := programs_in(module):
+            return programs, []
+        return [], required(look_at(built(file, vars(module))), file)
+    except (WrongUse, ValidationError) as exc:
+        cause = exc.__cause__ or exc
+        if isinstance(cause, ValidationError):
+            raise Unloadable(file, faults_of(cause)) from None
+        raise
 
 
 class Session:

@@ -11,8 +11,9 @@ import structlog
 from durable.store import check_store
 from durablectl import database, exits, logs
 from durablectl.ending import Ending, leave
+from durablectl.scheduling import grace
 from durablectl.worker import chosen_database
-from scheduler.service import Scheduler
+from scheduler.service import Scheduler, all_parts
 
 log = structlog.get_logger("durable.scheduler")
 
@@ -35,7 +36,7 @@ def schedule(database_url: str | None, leash: int | None) -> int:
 @asynccontextmanager
 async def scheduling(url: str) -> AsyncIterator[None]:
     """A scheduler beside what else this process does."""
-    service = Scheduler(url)
+    service = Scheduler(url, all_parts(grace()))
     serving = asyncio.create_task(service.run())
     try:
         yield
@@ -45,7 +46,7 @@ async def scheduling(url: str) -> AsyncIterator[None]:
 
 
 async def _serve(url: str, ending: Ending) -> None:
-    service, loop = Scheduler(url), asyncio.get_running_loop()
+    service, loop = Scheduler(url, all_parts(grace())), asyncio.get_running_loop()
     ending.on_signals(lambda: None if loop.is_closed() else _ask(loop, service))
     serving = asyncio.create_task(service.run())
     ready = asyncio.create_task(service.ready())

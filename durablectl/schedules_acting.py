@@ -12,6 +12,7 @@ from durablectl import exits
 from durablectl.database import with_client
 from durablectl.inputs import moment, named_values
 from durablectl.jsontext import print_json
+from durablectl.scheduling import schedules_of
 from durablectl.story import said
 from scheduler.schedules import Schedules
 
@@ -35,7 +36,7 @@ def pause_schedule(workflow: str, note: str | None, *, hold: bool, database_url:
 
 def unpause_schedule(workflow: str, note: str | None, database_url: str | None) -> int:
     async def act(client: Durable) -> tuple[bool, str]:
-        schedules = Schedules(client.dsn)
+        schedules = schedules_of(client)
         changed = await schedules.unpause(workflow, by=getpass.getuser(), note=note)
         found = await schedules.show(workflow)
         owed = f", {found.owed:,} ticks are owed" if found.owed else ""
@@ -74,6 +75,6 @@ def skip_next(workflow: str, *, as_json: bool, database_url: str | None) -> int:
 
 def _do(database_url: str | None, act: Callable[[Schedules], Awaitable[T]]) -> T:
     async def session(client: Durable) -> T:
-        return await act(Schedules(client.dsn))
+        return await act(schedules_of(client))
 
     return with_client(database_url, session)

@@ -12,10 +12,10 @@ from durablectl import exits
 from durablectl.database import with_client
 from durablectl.jsontext import print_json
 from durablectl.page import Table, age, duration, short, show
+from durablectl.scheduling import schedules_of
 from durablectl.story import said
 from scheduler.deadlines import AlertInfo, Alerts
 from scheduler.info import NoteInfo, ScheduleInfo, TickInfo, Upcoming
-from scheduler.schedules import Schedules
 
 FEW = 5
 LIST_HEADER = ("workflow", "rule", "zone", "state", "next", "owed", "active")
@@ -33,7 +33,7 @@ class Look(NamedTuple):
 
 def list_schedules(*, as_json: bool, database_url: str | None) -> int:
     async def act(client: Durable) -> Sequence[ScheduleInfo]:
-        return await Schedules(client.dsn).list()
+        return await schedules_of(client).list()
 
     found = with_client(database_url, act)
     if as_json:
@@ -47,7 +47,7 @@ def list_schedules(*, as_json: bool, database_url: str | None) -> int:
 
 def show_schedule(workflow: str, *, as_json: bool, database_url: str | None) -> int:
     async def act(client: Durable) -> Look:
-        schedules = Schedules(client.dsn)
+        schedules = schedules_of(client)
         found = await schedules.show(workflow)
         return Look(found, await schedules.ticks(workflow, FEW), await schedules.history(workflow, FEW))
 
@@ -62,7 +62,7 @@ def show_schedule(workflow: str, *, as_json: bool, database_url: str | None) -> 
 
 def next_ticks(workflow: str, count: int, *, as_json: bool, database_url: str | None) -> int:
     async def act(client: Durable) -> tuple[ScheduleInfo, Sequence[Upcoming]]:
-        schedules = Schedules(client.dsn)
+        schedules = schedules_of(client)
         return await schedules.show(workflow), await schedules.next(workflow, count)
 
     schedule, found = with_client(database_url, act)
@@ -77,7 +77,7 @@ def next_ticks(workflow: str, count: int, *, as_json: bool, database_url: str | 
 
 def show_history(workflow: str, limit: int, *, as_json: bool, database_url: str | None) -> int:
     async def act(client: Durable) -> Sequence[NoteInfo]:
-        return await Schedules(client.dsn).history(workflow, limit)
+        return await schedules_of(client).history(workflow, limit)
 
     found = with_client(database_url, act)
     if as_json:

@@ -15,6 +15,7 @@ from durablectl.exits import WrongUse
 from durablectl.inputs import named_values
 from durablectl.jsontext import print_json
 from durablectl.schedules_looking import rule
+from durablectl.scheduling import schedules_of
 from durablectl.story import said
 from scheduler.definition import BadSchedule, Schedule, examine
 from scheduler.info import ScheduleInfo
@@ -41,7 +42,7 @@ def set_schedule(order: Order, *, as_json: bool, database_url: str | None) -> in
     given = {**order.named, **({"inputs": named_values(order.inputs)} if order.inputs else {})}
 
     async def act(client: Durable) -> tuple[bool, ScheduleInfo]:
-        schedules = Schedules(client.dsn)
+        schedules = schedules_of(client)
         fields = merged(await _present(schedules, order.workflow), given, unset)
         changed = await schedules.set(order.workflow, _sound(order.workflow, fields), by=getpass.getuser())
         return changed, await schedules.show(order.workflow)

@@ -5,18 +5,21 @@ from __future__ import annotations
 import getpass
 import sys
 from collections.abc import Sequence
+from datetime import timedelta
 from pathlib import Path
 
 import structlog
 
 from durable import Durable, Workflow
 from durable.link import connect
+from durablectl import database
 from highway_dsl import Workflow as HighwayWorkflow
 from highway_dsl.document import located
 from highway_dsl.faults import Fault
 from interpreter.deployment import Loaded
 from scheduler.definition import Findings, Schedule, examine
 from scheduler.following import Followed, findings_in_code, follow, follow_code
+from scheduler.schedules import Schedules
 
 log = structlog.get_logger("durable.schedules")
 
@@ -61,6 +64,16 @@ async def deploy_loaded(client: Durable, loaded: Loaded) -> tuple[bool, Followed
             return changed, await follow(connection, loaded.name, schedule_of(loaded.workflow), by=by)
     finally:
         await connection.close()
+
+
+def schedules_of(client: Durable) -> Schedules:
+    """What people do with schedules, on the store of a client."""
+    return Schedules(client.dsn, grace=grace())
+
+
+def grace() -> timedelta:
+    """By how much a tick may be missed and still get its run."""
+    return timedelta(seconds=database.settings().schedule_grace_seconds)
 
 
 async def serve_schedules(url: str, workflows: Sequence[Workflow]) -> dict[str, Followed]:

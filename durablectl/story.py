@@ -128,25 +128,27 @@ def _until(body: dict[str, Any]) -> datetime | None:
 
 def waiting_for(story: Story) -> list[str]:
     """What has to happen before the run goes on, in words."""
-    run = story.run
-    simple = {
-        "ready": f"a worker that serves queue {run.queue!r}",
-        "queued": _slot(story),
-        "delayed": f"its start at {said(run.wake_at)}",
-    }
-    if run.state in simple:
-        return [simple[run.state]]
-    if run.state != "parked":
-        return []
+    if story.run.state != "parked":
+        return waiting_to_start(story.run, story.holders)
     return [*_times(story), *(_wait(story, wait) for wait in story.waits if wait.outcome is None)]
 
 
-def _slot(story: Story) -> str:
-    key = f" of {story.run.cap_key!r}" if story.run.cap_key else ""
-    runs = list(dict.fromkeys(f"run {holder.run_id}" for holder in story.holders))
+def waiting_to_start(run: RunInfo, holders: Sequence[HolderInfo] = ()) -> list[str]:
+    """What a run that could go on needs for it; `holders` have the slots that it stands in line for."""
+    worker = f"a worker that serves queue {run.queue!r}"
+    simple = {
+        "ready": worker,
+        # Workers give out slots: without one, a run is queued though every slot is free.
+        "queued": f"a free slot{f' of {run.cap_key!r}' if run.cap_key else ''}{_held(holders)}, and {worker}",
+        "delayed": f"its start at {said(run.wake_at)}",
+    }
+    return [simple[run.state]] if run.state in simple else []
+
+
+def _held(holders: Sequence[HolderInfo]) -> str:
+    runs = list(dict.fromkeys(f"run {holder.run_id}" for holder in holders))
     more = f" and {len(runs) - MANY_HOLDERS} more" if len(runs) > MANY_HOLDERS else ""
-    held = f"; held by {', '.join(runs[:MANY_HOLDERS])}{more}" if runs else ""
-    return f"a free slot{key}{held}"
+    return f" (held by {', '.join(runs[:MANY_HOLDERS])}{more})" if runs else ""
 
 
 def _times(story: Story) -> Iterable[str]:

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from highway_dsl.faults import Fault, Loc, Position, invalid
 from highway_dsl.later import IGNORED
 from highway_dsl.lint import lint
-from highway_dsl.operators import CLASSES, type_of
+from highway_dsl.operators import class_of
 from highway_dsl.shape import examine
 from highway_dsl.source import Source, Unreadable
 
@@ -24,10 +24,11 @@ Reader: TypeAlias = Callable[[str, str | None], Source]
 
 @dataclass(frozen=True)
 class Document(Generic[W]):
-    """A valid workflow and the source it came from."""
+    """A workflow and the source it came from. With `faults`, the workflow is what they leave of it."""
 
     workflow: W
     source: Source
+    faults: tuple[Fault, ...] = ()
 
     def position(self, task_id: str) -> Position | None:
         """Where a task is declared."""
@@ -41,12 +42,20 @@ class Document(Generic[W]):
 
 def load(model: type[W], read: Reader, text: str | bytes, file: str | None) -> Document[W]:
     """The document in `text`; all its faults are raised at once, each with its place."""
+    document = survey(model, read, text, file)
+    if document.faults:
+        raise invalid(model.__name__, document.faults)
+    return document
+
+
+def survey(model: type[W], read: Reader, text: str | bytes, file: str | None) -> Document[W]:
+    """As `load`, with its faults instead of an error, as long as anything is left of the workflow."""
     source = _source(read, text, file)
     workflow, found = examine(model, source.data)
-    faults = [*source.faults, *found]
-    if faults or workflow is None:
-        raise invalid(model.__name__, [located(source, fault) for fault in faults])
-    return Document(workflow, source)
+    faults = [located(source, fault) for fault in (*source.faults, *found)]
+    if workflow is None:
+        raise invalid(model.__name__, faults)
+    return Document(workflow, source, tuple(faults))
 
 
 def _source(read: Reader, text: str | bytes, file: str | None) -> Source:
@@ -82,11 +91,12 @@ def unread_fields(model: type[BaseModel], data: Any) -> Iterator[Fault]:
 
 
 def _unread_in_task(body: Any, loc: Loc) -> Iterator[Fault]:
-    kind = CLASSES.get(type_of(body) or "")
+    kind = class_of(body)
     if kind is None or not isinstance(body, dict):
         return
     yield from _unread(kind, body, loc, body.get("task_id"))
-    for index, inner in enumerate(body.get("loop_body") or ()):
+    inside = body.get("loop_body")
+    for index, inner in enumerate(inside if isinstance(inside, list) else ()):
         yield from _unread_in_task(inner, (*loc, "loop_body", index))
 
 

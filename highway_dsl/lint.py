@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from highway_dsl.check import Located, operators
 from highway_dsl.faults import Fault
-from highway_dsl.graph import Scope, scopes
+from highway_dsl.graph import Scope, scopes, waits_of
 from highway_dsl.operators import WaitOperator
 from highway_dsl.scheduling import schedule_doubts
 
@@ -62,7 +62,7 @@ def _cases(scope: Scope, router: str) -> Iterator[tuple[str, str, str, str | Non
     inside = set(scope.members.get(router, ()))
     for target in sorted(targets):
         for task_id in scope.dependants[target]:
-            named = targets.intersection(scope.tasks[task_id].dependencies)
+            named = targets.intersection(waits_of(scope.tasks[task_id]))
             if task_id in targets:
                 yield "chained_cases", task_id, f"waits for '{target}', another way out of '{router}'", None
             elif task_id not in inside and named != targets and target == min(named, default=target):

@@ -268,6 +268,12 @@ def type_of(value: object) -> str | None:
     return named.value if isinstance(named, OperatorType) else named
 
 
+def class_of(value: object) -> type[BaseOperator] | None:
+    """The class of the operator that a mapping describes, if it names one."""
+    named = type_of(value)
+    return CLASSES.get(named) if isinstance(named, str) else None
+
+
 def _known(value: object) -> object:
     if not isinstance(value, dict | BaseOperator):
         raise ValueError("a task is a mapping of an operator's fields")

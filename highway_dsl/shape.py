@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pydantic import ValidationError
 
 from highway_dsl.check import check
-from highway_dsl.faults import Fault, faults_of
+from highway_dsl.faults import Fault, Loc, faults_of
+from highway_dsl.mending import mended
 
 if TYPE_CHECKING:
     from highway_dsl.workflow import Workflow
@@ -22,8 +23,8 @@ def examine(model: type[W], data: Any) -> tuple[W | None, list[Fault]]:
         workflow = model.model_validate(data)
     except ValidationError as error:
         faults = [replace(fault, task_id=_owner(data, fault)) for fault in faults_of(error)]
-        rest = _rest(model, data, faults)
-        return rest, [*faults, *(check(rest) if rest else ())]
+        rest = mended(model, data, faults)
+        return rest, [*faults, *(_news(check(rest), faults) if rest else ())]
     return workflow, check(workflow)
 
 
@@ -40,34 +41,12 @@ def _owner(data: Any, fault: Fault) -> str | None:
     return owner
 
 
-def _rest(model: type[W], data: Any, faults: list[Fault]) -> W | None:
-    """What can be checked further: tasks of the wrong shape stay as names that others may refer to."""
-    if not isinstance(data, dict) or not isinstance(data.get("tasks", {}), dict):
-        return None
-    broken = {fault.loc[1] for fault in faults if fault.loc[:1] == ("tasks",) and len(fault.loc) > 1}
-    dropped = {fault.loc[0] for fault in faults if fault.loc and fault.loc[0] != "tasks"}
-    kept = {key: value for key, value in data.items() if key not in dropped}
-    tasks: dict[str, Any] = {}
-    for key, body in data.get("tasks", {}).items():
-        tasks.update(_outline(key, body) if str(key) in broken else {key: body})
-    try:
-        return model.model_validate({"name": "unnamed", **kept, "tasks": tasks})
-    except ValidationError:
-        return None
+def _news(found: list[Fault], before: list[Fault]) -> list[Fault]:
+    """What is not said already: a field that was taken out is not also missing."""
+    said = [fault.loc for fault in before if len(fault.loc) > 2]
+    return [fault for fault in found if not any(_around(fault.loc, loc) for loc in said)]
 
 
-def _outline(key: Any, body: Any) -> dict[str, Any]:
-    """A broken task and those in its body, with only the dependencies that can be read."""
-    fields = body if isinstance(body, dict) else {}
-    named = fields.get("dependencies") or []
-    waits = [name for name in named if isinstance(name, str)] if isinstance(named, list) else []
-    outline = {str(key): _stub(str(key), waits)}
-    inner = fields.get("loop_body")
-    for task in inner if isinstance(inner, list) else ():
-        if isinstance(task, dict) and isinstance(task.get("task_id"), str):
-            outline.update(_outline(task["task_id"], {**task, "dependencies": []}))
-    return outline
-
-
-def _stub(task_id: str, dependencies: list[str]) -> dict[str, Any]:
-    return {"task_id": task_id, "operator_type": "task", "function": "?", "dependencies": dependencies}
+def _around(one: Loc, other: Loc) -> bool:
+    shared = min(len(one), len(other))
+    return shared > 2 and one[:shared] == other[:shared]

@@ -18,7 +18,7 @@ from pydantic import (
 )
 
 from highway_dsl.canonical import canonical, content_hash
-from highway_dsl.document import Document, load
+from highway_dsl.document import Document, load, survey
 from highway_dsl.durations import Span
 from highway_dsl.faults import Fault, invalid
 from highway_dsl.json_reader import read_json
@@ -148,10 +148,14 @@ class Workflow(BaseModel):
 
     def faults(self) -> list[Fault]:
         """Everything that is wrong with the workflow as it is now."""
-        _, found = examine(type(self), self.model_dump(warnings=False))
+        return self.examined()[1]
+
+    def examined(self) -> tuple[Self | None, list[Fault]]:
+        """What is left of the workflow without its faults, and the faults."""
+        rest, found = examine(type(self), self.model_dump(warnings=False))
         if isinstance(self.start_date, str):
             found.append(Fault("start_date", f"start_date is a datetime, not {self.start_date!r}", ("start_date",)))
-        return found
+        return rest, found
 
     def check(self) -> Self:
         """Raise all faults at once, if there are any."""
@@ -203,3 +207,13 @@ class Workflow(BaseModel):
     def load_json(cls, text: str | bytes, file: str | None = None) -> Document[Self]:
         """As `from_json`, with the place of each task."""
         return load(cls, read_json, text, file)
+
+    @classmethod
+    def survey_yaml(cls, text: str | bytes, file: str | None = None) -> Document[Self]:
+        """As `load_yaml`, with the faults of the document instead of an error, as far as it can be understood."""
+        return survey(cls, read_yaml, text, file)
+
+    @classmethod
+    def survey_json(cls, text: str | bytes, file: str | None = None) -> Document[Self]:
+        """As `load_json`, with the faults of the document instead of an error, as far as it can be understood."""
+        return survey(cls, read_json, text, file)

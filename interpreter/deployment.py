@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import runpy
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final, NamedTuple
 
 from pydantic import ValidationError
 
@@ -72,60 +72,109 @@ class Loaded:
             language=self.plan.language,
             source=self.source,
             plan=self.plan.to_json(),
-            settings={"max_active_runs": own.max_active_runs, "deadline": own.deadline_seconds},
+            settings={
+                "max_active_runs": own.max_active_runs,
+                "deadline": own.deadline_seconds,
+                "deadline_action": own.deadline_action,
+            },
         )
 
 
+class Written(NamedTuple):
+    """One workflow as a file has it, before it is checked."""
+
+    file: str
+    source: Workflow | Document[Workflow]
+    text: str
+
+    @property
+    def workflow(self) -> Workflow:
+        return self.source if isinstance(self.source, Workflow) else self.source.workflow
+
+
 def load(path: str | Path, others: Iterable[Workflow] = ()) -> list[Loaded]:
-    """The workflows of a file, checked. `others` are deployed along with them and may emit what they wait for."""
-    file = Path(path)
-    sources = _sources(file)
-    known = [*others, *(workflow for workflow, _ in sources)]
-    found = []
-    for source, text in sources:
-        findings = check_workflow(source, others=[other for other in known if other is not source])
-        found.append(Loaded(str(path), source.workflow if isinstance(source, Document) else source, text, findings))
+    """The workflows of a file, checked. `others` are deployed along with them and may emit what they wait for.
+
+    A document that is not valid is `Unloadable`, with everything that can be said about it.
+    """
+    written = read(path)
+    found = check(written, others)
+    for one, loaded in zip(written, found, strict=True):
+        if isinstance(one.source, Document) and one.source.faults:
+            raise Unloadable(one.file, loaded.findings.faults)
     return found
 
 
-def _sources(file: Path) -> list[tuple[Any, str]]:
+def read(path: str | Path) -> list[Written]:
+    """The workflows of a file as far as they can be understood. A Python file is run, once."""
+    file = Path(path)
     if file.suffix == ".py":
-        return [(workflow, workflow.to_yaml()) for workflow in _built_by(file)]
-    readers = {".yaml": Workflow.load_yaml, ".yml": Workflow.load_yaml, ".json": Workflow.load_json}
-    if file.suffix not in readers:
+        return _run(file)
+    if file.suffix not in _READERS:
         raise Unloadable(str(file), message="not a workflow: its name ends in none of .yaml, .yml, .json and .py")
+    text = _text(file)
     try:
-        text = file.read_text()
-    except (OSError, UnicodeDecodeError) as exc:
-        raise Unloadable(str(file), message=f"cannot be read: {getattr(exc, 'strerror', None) or exc}") from None
-    try:
-        return [(readers[file.suffix](text, str(file)), text)]
+        return [Written(str(path), _READERS[file.suffix](text, str(path)), text)]
     except ValidationError as exc:
         raise Unloadable(str(file), faults_of(exc)) from None
 
 
-def _built_by(file: Path) -> list[Workflow]:
-    """The workflows that a Python file holds when it has run; a builder is built."""
+def check(written: Sequence[Written], others: Iterable[Workflow] = ()) -> list[Loaded]:
+    """Workflows that are deployed together, checked: each may emit what another waits for."""
+    known = [*others, *(one.workflow for one in written)]
+    return [
+        Loaded(one.file, one.workflow, one.text, check_workflow(one.source, others=_besides(one.workflow, known)))
+        for one in written
+    ]
+
+
+def _besides(own: Workflow, known: Sequence[Workflow]) -> list[Workflow]:
+    return [other for other in known if other is not own]
+
+
+_READERS: Final[dict[str, Callable[[str, str], Document[Workflow]]]] = {
+    ".yaml": Workflow.survey_yaml,
+    ".yml": Workflow.survey_yaml,
+    ".json": Workflow.survey_json,
+}
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text()
+    except (OSError, UnicodeDecodeError) as exc:
+        raise Unloadable(str(file), message=f"cannot be read: {getattr(exc, 'strerror', None) or exc}") from None
+
+
+def _run(file: Path) -> list[Written]:
     if not file.is_file():
         raise Unloadable(str(file), message="there is no such file")
     sys.path.insert(0, str(file.parent.resolve()))
     try:
-        names = runpy.run_path(str(file), run_name=file.stem)
-        built = [value.build() if isinstance(value, WorkflowBuilder) else value for value in names.values()]
-    except ValidationError as exc:
-        raise Unloadable(str(file), faults_of(exc)) from None
+        return built(str(file), runpy.run_path(str(file), run_name=file.stem))
+    except (Unloadable, ValidationError) as exc:
+        raise as_unloadable(str(file), exc) from None
     except Exception as exc:
         raise Unloadable(str(file), message=f"cannot be run: {type(exc).__name__}: {exc}") from exc
     finally:
         sys.path.remove(str(file.parent.resolve()))
-    found = {workflow.name: workflow for workflow in built if isinstance(workflow, Workflow)}
+
+
+def as_unloadable(file: str, error: Unloadable | ValidationError) -> Unloadable:
+    return error if isinstance(error, Unloadable) else Unloadable(file, faults_of(error))
+
+
+def built(file: str, names: Mapping[str, object]) -> list[Written]:
+    """The workflows that a Python file holds when it has run; a builder is built."""
+    held = [value.build() if isinstance(value, WorkflowBuilder) else value for value in names.values()]
+    found = {workflow.name: workflow for workflow in held if isinstance(workflow, Workflow)}
     if not found:
         raise Unloadable(
-            str(file),
+            file,
             message="builds no workflow: have a module-level name hold a highway_dsl Workflow"
             " (workflows in code are served by `durable worker`, not deployed)",
         )
-    return list(found.values())
+    return [Written(file, workflow, workflow.to_yaml()) for workflow in found.values()]
 
 
 class Deployed:

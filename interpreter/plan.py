@@ -163,7 +163,7 @@ class Return(Node):
     kind: Literal["return"] = "return"
     exit: Literal["return", "break", "continue", "terminate"] = "return"
     value: JsonValue = None
-    outcome: Literal["succeeded", "failed"] = "succeeded"
+    outcome: Literal["succeeded", "failed", "cancelled"] = "succeeded"
 
 
 class Pass(Node):

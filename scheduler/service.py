@@ -24,7 +24,7 @@ from durable.listener import Listener
 from durable.store import check_store
 from scheduler.backfills import BackfillLooks
 from scheduler.deadlines import DeadlineLooks
-from scheduler.store import Connection, TickLooks, fetch
+from scheduler.store import GRACE, Connection, TickLooks, fetch
 from scheduler.triggers import TriggerLooks
 
 log = structlog.get_logger("durable.scheduler")
@@ -45,9 +45,9 @@ class Part(Protocol):
         """When there is something to do although nobody tells of it."""
 
 
-def all_parts() -> tuple[Part, ...]:
+def all_parts(grace: timedelta = GRACE) -> tuple[Part, ...]:
     """What a scheduler does: ticks first, so that backfills stand behind them and deadlines find what was skipped."""
-    return TickLooks(), TriggerLooks(), BackfillLooks(), DeadlineLooks()
+    return TickLooks(grace=grace), TriggerLooks(), BackfillLooks(), DeadlineLooks()
 
 
 class Scheduler:
@@ -83,6 +83,11 @@ class Scheduler:
     async def ready(self) -> None:
         """Wait until the first look is over."""
         await self._ready.wait()
+
+    @property
+    def looked_at(self) -> datetime | None:
+        """When it last looked, by the database's clock."""
+        return self._clock.seen
 
     def stop(self) -> None:
         """Finish the look that goes on, then end."""
@@ -123,6 +128,7 @@ class Scheduler:
         now = (await fetch(connection, "select durable.now() as now"))[0]["now"]
         if jump := self._clock.jump(now):
             await connection.execute("select durable.note_clock(%s)", (jump.total_seconds(),))
+        self._clock.saw(now)
         due = [await part.next_at(connection) for part in self._parts]
         self._alarm.ring_in(min((at - now for at in due if at is not None), default=None))
 
@@ -192,11 +198,16 @@ class Clock:
     def __init__(self) -> None:
         self._last: tuple[datetime, float] | None = None
 
+    @property
+    def seen(self) -> datetime | None:
+        return self._last and self._last[0]
+
     def jump(self, now: datetime) -> timedelta | None:
-        """By how much the clock was moved since the last look, if it was."""
-        here = time.monotonic()
-        last, self._last = self._last, (now, here)
-        if last is None:
+        """By how much the clock was moved since it was last seen, if it was."""
+        if self._last is None:
             return None
-        jump = (now - last[0]) - timedelta(seconds=here - last[1])
+        jump = (now - self._last[0]) - timedelta(seconds=time.monotonic() - self._last[1])
         return jump if abs(jump) > CLOCK_JUMP else None
+
+    def saw(self, now: datetime) -> None:
+        self._last = (now, time.monotonic())

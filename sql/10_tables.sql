@@ -26,6 +26,7 @@ create table durable.workflow (
   max_active_per_key  int check (max_active_per_key > 0),
   max_running_per_key int check (max_running_per_key > 0),
   deadline            interval check (deadline > interval '0'),
+  deadline_action     text not null default 'fail' check (deadline_action in ('fail', 'cancel')),
   registered_at       timestamptz not null
 );
 
@@ -40,12 +41,15 @@ create table durable.line (
 
 -- ---------------------------------------------------------------- tasks
 
--- A run is its root task: task_id = run_id and no parent. No index names `state`, `wakes` or `epoch`:
+-- A run is its root task: task_id = run_id and no parent. One that a task of another run started names that run and
+-- that task. No index names `state`, `wakes` or `epoch`:
 -- parking and waking stay heap-only updates, and no plan can be driven from a state.
 create table durable.task (
   task_id      uuid primary key,
   run_id       uuid not null,
   parent_id    uuid,
+  parent_run   uuid,
+  parent_task  uuid,
   line         int not null,
   state        durable.task_state not null,
   prio         smallint not null,
@@ -59,6 +63,7 @@ create table durable.task (
   started_at   timestamptz,
   finished_at  timestamptz,
   deadline_at  timestamptz,
+  deadline_cancels boolean,
   version      text,
   cap_key      text,
   caps         text[],
@@ -69,13 +74,15 @@ create table durable.task (
   result       json,
   error        json,
   check ((state in ('succeeded', 'failed', 'cancelled')) = (finished_at is not null)),
-  check (state <> 'failed' or error is not null)
-) with (fillfactor = 90);
+  check (state <> 'failed' or error is not null),
+  check ((parent_run is null) = (parent_task is null)),
+  check (parent_run is null or parent_id is null)
+) with (fillfactor = 50);
 
 create index task_of_run on durable.task (run_id, parent_id) where parent_id is not null;
+create index run_started_by on durable.task (parent_run, parent_task) where parent_run is not null;
 create index run_of_line on durable.task (line, task_id) where parent_id is null;
-create index run_finished on durable.task (finished_at) where parent_id is null and finished_at is not null;
-create index run_troubled on durable.task (finished_at) where parent_id is null and error is not null;
+create index run_troubled on durable.task (task_id) where parent_id is null and error is not null;
 create index run_tagged on durable.task using gin (tags) where tags is not null;
 
 create table durable.ready (

@@ -27,6 +27,12 @@ language sql volatile as $$
       52, 1), 53, 1), 'hex')::uuid
 $$;
 
+-- first_id: the least id of a moment. Ids of what was made before it are smaller.
+create or replace function durable.first_id(_at timestamptz) returns uuid
+language sql stable as $$
+  select encode(substring(int8send((extract(epoch from _at) * 1000)::bigint) from 3) || '\x00000000000000000000', 'hex')::uuid
+$$;
+
 -- shard: what must meet (a name's waits and emits, a parent and its children, a cap's slots and queue)
 -- falls into the same shard, and the passes of one shard are serial.
 create or replace function durable.shard(_of text) returns smallint

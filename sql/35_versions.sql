@@ -27,7 +27,7 @@ create or replace function durable.deploy(
   _source   text,
   _plan     json,
   _by       text default current_user,
-  _settings json default '{}'  -- as a workflow is registered: params, caps, deadline in seconds
+  _settings json default '{}'  -- as a workflow is registered: params, caps, deadline in seconds, deadline_action
 ) returns boolean
 language plpgsql as $$
 declare
@@ -51,10 +51,16 @@ begin
   update durable.workflow w
   set version = _version, params = coalesce(x.params, '{}'), max_active_runs = x.max_active_runs, max_running = x.max_running,
       max_active_per_key = x.max_active_per_key, max_running_per_key = x.max_running_per_key,
-      deadline = make_interval(secs => x.deadline), registered_at = _now
+      deadline = make_interval(secs => x.deadline), deadline_action = coalesce(x.deadline_action, 'fail'), registered_at = _now
   from json_to_record(_settings) as x (params json, max_active_runs int, max_running int, max_active_per_key int,
-       max_running_per_key int, deadline double precision)
+       max_running_per_key int, deadline double precision, deadline_action text)
   where w.name = _workflow;
+  if (select w.max_active_runs from durable.workflow w where w.name = _workflow) is distinct from _had.max_active_runs then
+    -- A cap that was raised has room for runs that stand in line.
+    insert into durable.signal (shard, id, kind, name)
+    values (durable.shard('a:' || _workflow), durable.uuid7(), 'slot', 'a:' || _workflow);
+    perform pg_notify('durable_work', 's');
+  end if;
   perform pg_notify('durable_work', 'v');
   return true;
 end
@@ -146,6 +152,7 @@ create table if not exists durable.secret_access (
 );
 create index if not exists secret_access_run on durable.secret_access (run_id);
 create index if not exists secret_access_name on durable.secret_access (name, at);
+create index if not exists secret_access_at on durable.secret_access (at);
 
 -- Makes references to secrets unforgeable: text from outside that looks like one is only text.
 create table if not exists durable.secret_salt (
@@ -194,4 +201,24 @@ create or replace function durable.note_secret_access(
 language sql as $$
   insert into durable.secret_access (id, at, name, provider, who, run_id, task_id, step, attempt)
   values (durable.uuid7(), durable.now(), _name, _provider, _who, _run, _task, _step, _attempt)
+$$;
+
+-- prune_secret_access: up to _limit audit rows of [_after, _before), oldest first. One pruner at a time: whoever comes
+-- second gets null. Locks: its rows (skip locked).
+create or replace function durable.prune_secret_access(
+  _before timestamptz, _limit int default 500, _after timestamptz default null,
+  out pruned int, out reached timestamptz)
+language plpgsql set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off as $$
+begin
+  if not pg_try_advisory_xact_lock(1146442307, 2) then
+    return;
+  end if;
+  with o as materialized (
+    select a.id from durable.secret_access a where a.at >= coalesce(_after, '-infinity') and a.at < _before
+    order by a.at limit _limit for update skip locked
+  ), d as (
+    delete from durable.secret_access a using o where a.id = o.id returning a.at
+  )
+  select count(*), case when count(*) = _limit then max(d.at) end into pruned, reached from d;
+end
 $$;

@@ -12,7 +12,7 @@ create or replace function durable.flush(
   _journal  json,    -- [{r run, t task, p pos, e epoch, k kind, n name, f frame, b body, m ms}]
   _ends     json,    -- [{t task, e epoch, s state, r result, x error, a started, m more}]
   _parks    json,    -- [{t task, e epoch, w wakes, u until, a started, s stop heeded}]
-  _effects  json,    -- {values, spawns, events, waits, consumed, expired, gives, wakes, cancels, logs, progress}
+  _effects  json,    -- {values, spawns, events, waits, consumed, expired, gives, wakes, cancels, done, logs, progress}
   _claim_n  int,
   _claim    json,    -- [{line, prio, at}]
   _alone    boolean
@@ -58,7 +58,8 @@ begin
           started_at = coalesce(t.started_at, e.a)
       from e join durable.held h on h.task_id = e.t
       where t.task_id = e.t and (h.worker_id = _worker) is true and h.epoch = e.e
-      returning t.task_id, (t.parent_id is not null or t.caps is not null or t.deadline_at is not null or e.m) as more
+      returning t.task_id, (t.parent_id is not null or t.parent_task is not null or t.caps is not null
+                            or t.deadline_at is not null or e.m) as more
     ), d as (
       delete from durable.held h using u where h.task_id = u.task_id
     )
@@ -129,7 +130,9 @@ $$;
 create or replace function durable.apply_effects(_worker uuid, _do json, _now timestamptz, out shards int[], out lines int[], out met json)
 language plpgsql as $$
 declare
-  _some int[];
+  _some   int[];
+  _timed  boolean;
+  _capped boolean;
 begin
   if _do -> 'values' is not null then
     insert into durable.value (run_id, hash, body)
@@ -137,11 +140,12 @@ begin
     on conflict do nothing;
   end if;
   if _do -> 'spawns' is not null then
-    lines := durable.place(_do -> 'spawns', _now);
-    shards := array(select durable.shard(q.cap_key) from json_to_recordset(_do -> 'spawns') as s (id uuid)
-                    join durable.cap_queue q on q.task_id = s.id);
-    if exists (select from json_to_recordset(_do -> 'spawns') as s (at timestamptz, deadline double precision)
-               where s.at is not null or s.deadline is not null) then
+    select p.lines, p.timed, p.capped into lines, _timed, _capped from durable.place(_do -> 'spawns', _now) p;
+    if _capped then
+      shards := array(select durable.shard(q.cap_key) from json_to_recordset(_do -> 'spawns') as s (id uuid)
+                      join durable.cap_queue q on q.task_id = s.id);
+    end if;
+    if _timed then
       -- A pass of any shard tells the worker when the next timer is due.
       shards := shards || 0;
     end if;
@@ -201,6 +205,10 @@ begin
     )
     select array_agg(g.shard) into _some from g;
     shards := shards || _some;
+  end if;
+  if _do -> 'done' is not null then
+    -- Few ends at a time: whoever waits for them hears of it with the commit itself.
+    perform pg_notify('durable_done', _do ->> 'done');
   end if;
   if _do -> 'logs' is not null then
     insert into durable.log (run_id, task_id, id, at, level, step, message, fields)

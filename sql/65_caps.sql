@@ -23,8 +23,8 @@ language sql stable as $$
      from durable.workflow w where w.name = split_part(substr(_cap, 3), chr(31), 1)))
 $$;
 
--- want_slots: new tasks of a capped workflow stand in line. A task below one that holds an active slot of
--- the same cap uses that one: otherwise a cap of 1 would wait for itself.
+-- want_slots: new tasks of a capped workflow stand in line. A task or run below one that holds an active slot
+-- of the same cap uses that one: otherwise a cap of 1 would wait for itself.
 create or replace function durable.want_slots(_tasks uuid[], _now timestamptz, _own json) returns void
 language plpgsql as $$
 begin
@@ -35,7 +35,7 @@ begin
                          select c from unnest(durable.caps_of(t.line, t.cap_key, _own ->> t.task_id::text)) c
                          where left(c, 1) not in ('r', 'R') and c <> all (coalesce(p.scope, '{}'))), '{}')
   from (select n.task_id, q.cap_scope as scope from durable.task n
-        left join durable.task q on q.task_id = n.parent_id where n.task_id = any (_tasks)) p
+        left join durable.task q on q.task_id = coalesce(n.parent_id, n.parent_task) where n.task_id = any (_tasks)) p
   where t.task_id = p.task_id;
   perform durable.line_up(array(select t.task_id from durable.task t where t.task_id = any (_tasks) and t.state = 'queued'), _now);
 end

@@ -10,8 +10,8 @@ declare
 begin
   with d as (
     delete from durable.open_child c using durable.task t
-    where t.task_id = any (_tasks) and c.parent_id = t.parent_id and c.child_id = t.task_id
-    returning t.parent_id, t.run_id, case when t.state <> 'succeeded' then t.task_id::text end as bad
+    where t.task_id = any (_tasks) and c.parent_id = coalesce(t.parent_id, t.parent_task) and c.child_id = t.task_id
+    returning c.parent_id, coalesce(t.parent_run, t.run_id) as run_id, case when t.state <> 'succeeded' then t.task_id::text end as bad
   ), g as (
     insert into durable.signal (shard, id, kind, run_id, task_id, name)
     select durable.shard(d.parent_id::text), durable.uuid7(), 'child', d.run_id, d.parent_id, d.bad

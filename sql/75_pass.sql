@@ -1,6 +1,7 @@
 -- The pass: signals and timers, applied by whoever comes first. Passes of one shard are serial.
 
--- pass: apply the signals of some shards, fire due timers, then claim for this worker what became ready.
+-- pass: apply the signals of some shards, fire due timers, then claim for this worker what became ready. By key only, as
+-- for flush: the planner's settings are those of the worker's session.
 -- Answers [now, claimed, told, lines made ready, more to do, shards signalled, next timer].
 create or replace function durable.pass(
   _worker   uuid,
@@ -14,7 +15,7 @@ create or replace function durable.pass(
   _limit    int default 500
 ) returns json
 language plpgsql
-set lock_timeout = '250ms' set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off
+set lock_timeout = '250ms'
 as $$
 declare
   _now     timestamptz := durable.now();
@@ -35,6 +36,8 @@ begin
     _more := _more or _again;
   end if;
   foreach _shard in array _shards loop
+    -- One look into an index instead of a lock: a signal that commits after it brings a hint of its own.
+    continue when not exists (select from durable.signal g where g.shard = _shard);
     select a.lines, a.more into _some, _again from durable.apply_signals(_shard, _now, _limit) a;
     _lines := _lines || _some;
     _more := _more or _again;
@@ -65,13 +68,15 @@ begin
     select m.wake_at, m.task_id, m.deadline from durable.timer m
     where m.wake_at <= _now order by m.wake_at, m.task_id limit _limit for update skip locked
   ), k as materialized (
-    select d.wake_at, d.task_id, d.deadline, t.run_id, t.state from due d
-    cross join lateral (select t.run_id, t.state from durable.task t where t.task_id = d.task_id for update skip locked) t
+    select d.wake_at, d.task_id, d.deadline, t.run_id, t.state, t.deadline_cancels from due d
+    cross join lateral (select t.run_id, t.state, t.deadline_cancels from durable.task t where t.task_id = d.task_id for update skip locked) t
   ), x as (
     delete from durable.timer m using k where m.wake_at = k.wake_at and m.task_id = k.task_id and m.deadline = k.deadline
   ), s as (
     insert into durable.signal (shard, id, kind, run_id, task_id, name)
-    select durable.shard(k.run_id::text), durable.uuid7(), 'cancel', k.run_id, k.task_id, 'deadline' from k where k.deadline
+    select durable.shard(k.run_id::text), durable.uuid7(), 'cancel', k.run_id, k.task_id,
+           case when k.deadline_cancels then 'cancel:the run was not done at its deadline' else 'deadline' end
+    from k where k.deadline
   )
   select (select count(*) from due) >= _limit,
          array_agg(k.task_id) filter (where not k.deadline and k.state <> 'delayed'),
@@ -266,11 +271,13 @@ end
 $$;
 
 -- stop_below: a cancel for a task and every open task below it, from the top: a child that ends before its parent
--- has heard of the cancel would look like a failure to it. Answers with the lines where one is ready to clean up.
+-- has heard of the cancel would look like a failure to it. A run that one of them started is cancelled, whatever
+-- stopped its starter: the deadline was not its own. Answers with the lines where one is ready to clean up.
 create or replace function durable.stop_below(_signal durable.signal, _now timestamptz) returns int[]
 language plpgsql as $$
 declare
   _below durable.signal := _signal;
+  _child record;
   _lines int[];
   _some  int[];
 begin
@@ -283,7 +290,14 @@ begin
   end if;
   _lines := array(select case when t.lost >= 2 then -t.line else t.line end from durable.task t
                   where t.task_id = _signal.task_id and t.state = 'active');
-  for _below.task_id in select c.child_id from durable.open_child c where c.parent_id = _signal.task_id loop
+  for _child in
+    select t.task_id, t.run_id, t.parent_run is not null as own_run
+    from durable.open_child c join durable.task t on t.task_id = c.child_id where c.parent_id = _signal.task_id
+  loop
+    _below.task_id := _child.task_id;
+    _below.run_id := _child.run_id;
+    _below.name := case when _child.own_run and _signal.name = 'deadline'
+                        then 'cancel:the run that started it was not done at its deadline' else _signal.name end;
     _some := durable.stop_below(_below, _now);
     _lines := _lines || _some;
   end loop;

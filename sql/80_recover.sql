@@ -1,15 +1,12 @@
 -- What a person does to a run that ended: another chance, or a new run from one of its steps.
 
--- retry: a failed or cancelled run goes on from the step that failed. Records stay: a `retry` record says which
--- failure no longer counts. Children that failed with it, or were stopped by its end, go on too.
--- Locks: the task row.
+-- retry: a failed or cancelled run goes on from what failed. Records stay: a `retry` record says which failures no longer
+-- count. An error names them itself (`voids`: positions by task) where there is more than one, or one in a task below.
+-- Children and runs that failed with it, or were stopped by its end, go on too. Locks: the task rows, parents first.
 create or replace function durable.retry(_task uuid, _notify boolean default true) returns void
 language plpgsql as $$
 declare
-  _t     durable.task;
-  _now   timestamptz := durable.now();
-  _child uuid;
-  _void  int;
+  _t durable.task;
 begin
   select t.* into _t from durable.task t where t.task_id = _task for update;
   if _t.task_id is null then
@@ -20,35 +17,72 @@ begin
       case when _t.finished_at is null then 'still going on' else _t.state::text end),
       case when _t.finished_at is null then 'Cancel it first, or wait for its end.' else 'Use fork to run it again from a step.' end);
   end if;
+  perform durable.reopen(_t, durable.voids_of(_t), durable.now());
+  -- Whoever still waits for it waits on.
+  insert into durable.open_child (parent_id, child_id)
+  select p.task_id, _task from durable.task p where p.task_id = _t.parent_task and p.finished_at is null on conflict do nothing;
+  if _notify then
+    perform pg_notify('durable_work', 'a');
+  end if;
+end
+$$;
+
+-- voids_of: the failures that a task ended by, positions by task: what its error says, else its last failure.
+create or replace function durable.voids_of(_t durable.task) returns json
+language sql stable as $$
+  select coalesce(_t.error -> 'voids', json_build_object(_t.task_id, array_remove(array[coalesce(
+    (_t.error ->> 'pos')::int,
+    (select max(j.pos) from durable.journal j where j.run_id = _t.run_id and j.task_id = _t.task_id and j.kind = 'failed'))], null)))
+$$;
+
+-- reopen: final -> ready (or queued for a slot), with the failures in _voids taken back, here and in what ended below.
+create or replace function durable.reopen(_t durable.task, _voids json, _now timestamptz) returns void
+language plpgsql as $$
+declare
+  _child durable.task;
+  _own   int[] := array(select v::int from json_array_elements_text(_voids -> _t.task_id::text) v order by 1);
+begin
   for _child in
-    select c.task_id from durable.task c
-    where c.run_id = _t.run_id and c.parent_id = _task
-      and (c.task_id::text = _t.error ->> 'child' or c.error ->> 'message' = 'its parent ended')
-      and c.state in ('failed', 'cancelled')
+    select c.* from durable.task c
+    where c.run_id = _t.run_id and c.parent_id = _t.task_id and durable.ended_with(c, _t, _voids) for update
   loop
-    perform durable.retry(_child, false);
-    insert into durable.open_child (parent_id, child_id) values (_task, _child) on conflict do nothing;
+    perform durable.reopen(_child, case when _voids -> _child.task_id::text is null then durable.voids_of(_child) else _voids end, _now);
+    insert into durable.open_child (parent_id, child_id) values (_t.task_id, _child.task_id) on conflict do nothing;
   end loop;
-  _void := coalesce((_t.error ->> 'pos')::int,
-    (select max(j.pos) from durable.journal j where j.run_id = _t.run_id and j.task_id = _task and j.kind = 'failed'));
+  for _child in
+    select c.* from durable.task c
+    where c.parent_run = _t.run_id and c.parent_task = _t.task_id and durable.ended_with(c, _t, _voids) for update
+  loop
+    perform durable.reopen(_child, durable.voids_of(_child), _now);
+    insert into durable.open_child (parent_id, child_id) values (_t.task_id, _child.task_id) on conflict do nothing;
+  end loop;
   insert into durable.journal (run_id, task_id, pos, epoch, kind, name, body, at)
-  select _t.run_id, _task, coalesce(max(j.pos), -1) + 1, _t.epoch, 'retry', 'retry', json_build_object('void', _void), _now
-  from durable.journal j where j.run_id = _t.run_id and j.task_id = _task;
+  select _t.run_id, _t.task_id, coalesce(max(j.pos), -1) + 1, _t.epoch, 'retry', 'retry',
+         case when cardinality(_own) > 1 then json_build_object('void', _own[1], 'voids', _own)
+              else json_build_object('void', _own[1]) end, _now
+  from durable.journal j where j.run_id = _t.run_id and j.task_id = _t.task_id;
   -- An event that was delivered but never recorded is to be received again.
   delete from durable.delivery d
-  where d.run_id = _t.run_id and d.step like _task || '/%' and not exists (
-    select from durable.journal j where j.run_id = _t.run_id and j.task_id = _task
+  where d.run_id = _t.run_id and d.step like _t.task_id || '/%' and not exists (
+    select from durable.journal j where j.run_id = _t.run_id and j.task_id = _t.task_id
       and j.kind = 'event' and j.body ->> 'event' = d.event_id::text);
   update durable.task t
   set state = 'queued', finished_at = null, error = null, result = null, stop = null, wake_at = null,
       epoch = greatest(t.epoch, 1), lost = 0, lost_alone = 0, deadline_at = null, ready_at = _now
-  where t.task_id = _task;
-  perform durable.line_up(array[_task], _now);
-  if _notify then
-    perform pg_notify('durable_work', 'r' || _t.line || ',' || -_t.line);
-    perform pg_notify('durable_work', 's');
-  end if;
+  where t.task_id = _t.task_id;
+  perform durable.line_up(array[_t.task_id], _now);
 end
+$$;
+
+-- ended_with: whether a child's end belongs to its parent's: it failed it, is named by what is taken back, or was stopped
+-- by the parent's end. One that is named may have succeeded: it handed failures to its parent as data.
+create or replace function durable.ended_with(_child durable.task, _parent durable.task, _voids json) returns boolean
+language sql immutable as $$
+  select _child.finished_at is not null and (
+    _voids -> _child.task_id::text is not null
+    or (_child.state in ('failed', 'cancelled')
+        and (_child.task_id::text = _parent.error ->> 'child' or _child.error ->> 'message' = 'its parent ended'
+             or _child.task_id::text in (select json_array_elements_text(_parent.error -> 'children')))))
 $$;
 
 -- fork: a new run that takes over the records of another up to (not with) a position, with the old or a new

@@ -5,7 +5,7 @@ create or replace view durable.run as
 select t.task_id as run_id, l.workflow, l.queue,
        case when t.state <> 'active' then t.state::text when h.task_id is not null then 'running' else 'ready' end as state,
        t.prio, t.tags, t.version, t.created_at, coalesce(t.started_at, h.claimed_at) as started_at, t.finished_at, t.wake_at,
-       t.deadline_at, t.stop, t.cap_key, t.input, t.result, t.error, h.worker_id, t.lost
+       t.deadline_at, t.stop, t.cap_key, t.input, t.result, t.error, h.worker_id, t.lost, t.parent_run
 from durable.task t
 join durable.line l on l.line = t.line
 left join durable.held h on h.task_id = t.task_id
@@ -13,7 +13,7 @@ where t.parent_id is null;
 
 -- branch: every task of every run, in the same words.
 create or replace view durable.branch as
-select t.run_id, t.task_id, t.parent_id, l.workflow, l.queue,
+select t.run_id, t.task_id, t.parent_id, t.parent_run, t.parent_task, l.workflow, l.queue,
        case when t.state <> 'active' then t.state::text when h.task_id is not null then 'running' else 'ready' end as state,
        t.created_at, coalesce(t.started_at, h.claimed_at) as started_at, t.finished_at, t.wake_at, t.input, t.result, t.error, h.worker_id
 from durable.task t
@@ -53,4 +53,16 @@ create or replace function durable.read_children(_first uuid, _last uuid, _ids u
 language sql stable as $$
   select json_agg(json_build_array(t.task_id, t.state, t.result, t.error) order by t.task_id)
   from durable.task t where t.task_id between _first and _last or t.task_id = any (_ids)
+$$;
+
+-- read_logged: log lines of a task at one level, with ids in a range: [step, message, fields]. A line that says where in
+-- the journal it belongs (pos) is left out if a retry took that part back.
+create or replace function durable.read_logged(_run uuid, _task uuid, _level text, _first uuid, _last uuid) returns json
+language sql stable as $$
+  select json_agg(json_build_array(l.step, l.message, l.fields))
+  from durable.log l
+  where l.run_id = _run and l.id between _first and _last and l.task_id = _task and l.level = _level
+    and not exists (select from durable.journal v
+                    where v.run_id = _run and v.task_id = _task and v.kind = 'retry'
+                      and (v.body ->> 'void')::int < (l.fields ->> 'pos')::int and (l.fields ->> 'pos')::int <= v.pos)
 $$;

@@ -26,6 +26,7 @@ create table durable.workflow (
   max_active_per_key  int check (max_active_per_key > 0),
   max_running_per_key int check (max_running_per_key > 0),
   deadline            interval check (deadline > interval '0'),
+  deadline_action     text not null default 'fail' check (deadline_action in ('fail', 'cancel')),
   registered_at       timestamptz not null
 );
 
@@ -40,12 +41,15 @@ create table durable.line (
 
 -- ---------------------------------------------------------------- tasks
 
--- A run is its root task: task_id = run_id and no parent. No index names `state`, `wakes` or `epoch`:
+-- A run is its root task: task_id = run_id and no parent. One that a task of another run started names that run and
+-- that task. No index names `state`, `wakes` or `epoch`:
 -- parking and waking stay heap-only updates, and no plan can be driven from a state.
 create table durable.task (
   task_id      uuid primary key,
   run_id       uuid not null,
   parent_id    uuid,
+  parent_run   uuid,
+  parent_task  uuid,
   line         int not null,
   state        durable.task_state not null,
   prio         smallint not null,
@@ -59,6 +63,7 @@ create table durable.task (
   started_at   timestamptz,
   finished_at  timestamptz,
   deadline_at  timestamptz,
+  deadline_cancels boolean,
   version      text,
   cap_key      text,
   caps         text[],
@@ -69,13 +74,15 @@ create table durable.task (
   result       json,
   error        json,
   check ((state in ('succeeded', 'failed', 'cancelled')) = (finished_at is not null)),
-  check (state <> 'failed' or error is not null)
-) with (fillfactor = 90);
+  check (state <> 'failed' or error is not null),
+  check ((parent_run is null) = (parent_task is null)),
+  check (parent_run is null or parent_id is null)
+) with (fillfactor = 50);
 
 create index task_of_run on durable.task (run_id, parent_id) where parent_id is not null;
+create index run_started_by on durable.task (parent_run, parent_task) where parent_run is not null;
 create index run_of_line on durable.task (line, task_id) where parent_id is null;
-create index run_finished on durable.task (finished_at) where parent_id is null and finished_at is not null;
-create index run_troubled on durable.task (finished_at) where parent_id is null and error is not null;
+create index run_troubled on durable.task (task_id) where parent_id is null and error is not null;
 create index run_tagged on durable.task using gin (tags) where tags is not null;
 
 create table durable.ready (
@@ -290,6 +297,12 @@ language sql volatile as $$
       52, 1), 53, 1), 'hex')::uuid
 $$;
 
+-- first_id: the least id of a moment. Ids of what was made before it are smaller.
+create or replace function durable.first_id(_at timestamptz) returns uuid
+language sql stable as $$
+  select encode(substring(int8send((extract(epoch from _at) * 1000)::bigint) from 3) || '\x00000000000000000000', 'hex')::uuid
+$$;
+
 -- shard: what must meet (a name's waits and emits, a parent and its children, a cap's slots and queue)
 -- falls into the same shard, and the passes of one shard are serial.
 create or replace function durable.shard(_of text) returns smallint
@@ -349,67 +362,74 @@ begin
   update durable.workflow w set version = null
   from json_to_recordset(_workflows) as x (name text) where w.name = x.name and w.version = '';
   insert into durable.workflow as w (name, params, has_cleanup, max_active_runs, max_running,
-                                     max_active_per_key, max_running_per_key, deadline, registered_at)
+                                     max_active_per_key, max_running_per_key, deadline, deadline_action, registered_at)
   select x.name, coalesce(x.params, '{}'), coalesce(x.has_cleanup, false), x.max_active_runs, x.max_running,
-         x.max_active_per_key, x.max_running_per_key, make_interval(secs => x.deadline), durable.now()
+         x.max_active_per_key, x.max_running_per_key, make_interval(secs => x.deadline), coalesce(x.deadline_action, 'fail'),
+         durable.now()
   from json_to_recordset(_workflows) as x (name text, params json, has_cleanup boolean, max_active_runs int,
-       max_running int, max_active_per_key int, max_running_per_key int, deadline double precision)
+       max_running int, max_active_per_key int, max_running_per_key int, deadline double precision, deadline_action text)
   order by x.name
   on conflict (name) do update
     set params = excluded.params, has_cleanup = excluded.has_cleanup,
         max_active_runs = excluded.max_active_runs, max_running = excluded.max_running,
         max_active_per_key = excluded.max_active_per_key, max_running_per_key = excluded.max_running_per_key,
-        deadline = excluded.deadline, registered_at = excluded.registered_at
+        deadline = excluded.deadline, deadline_action = excluded.deadline_action, registered_at = excluded.registered_at
     where (w.params::text, w.has_cleanup, w.max_active_runs, w.max_running,
-           w.max_active_per_key, w.max_running_per_key, w.deadline)
+           w.max_active_per_key, w.max_running_per_key, w.deadline, w.deadline_action)
           is distinct from
           (excluded.params::text, excluded.has_cleanup, excluded.max_active_runs, excluded.max_running,
-           excluded.max_active_per_key, excluded.max_running_per_key, excluded.deadline);
+           excluded.max_active_per_key, excluded.max_running_per_key, excluded.deadline, excluded.deadline_action);
   return query
     select durable.line_of(q, x.name), q, x.name
     from json_to_recordset(_workflows) as x (name text) cross join unnest(_queues) q;
 end
 $$;
 
--- place: new tasks, each ready, delayed or queued for a slot. Answers with the lines that became ready. active_cap: a cap
--- of its own instead of the workflow's max_active_runs; empty: none.
-create or replace function durable.place(_tasks json, _now timestamptz) returns int[]
+-- place: new tasks, each ready, delayed or queued for a slot. Answers with the lines that became ready, whether a timer
+-- was set, whether somebody waits for a slot, and which workflows were undeployed. active_cap: a cap of its own instead of
+-- the workflow's max_active_runs; empty: none. The JSON is read twice and no more: it is half of the cost of a bulk start.
+create or replace function durable.place(_tasks json, _now timestamptz, out lines int[], out timed boolean, out capped boolean,
+                                         out gone text)
 language plpgsql as $$
 declare
+  _all     int[];
   _active  int[];
   _other   int[];
   _owned   boolean;
-  _lines   int[];
   _current json;
 begin
-  _current := (
-    select json_object_agg(l.line, w.version) from durable.line l join durable.workflow w on w.name = l.workflow
-    where l.line in (select distinct x.line from json_to_recordset(_tasks) as x (line int)) and w.version is not null);
-  select coalesce(array_agg(l.line) filter (where coalesce(w.max_active_runs, k.slots) is not null), '{}'),
+  select array_agg(distinct x.line), bool_or(x.active_cap is not null), bool_or(x.at > _now or x.deadline is not null)
+  into _all, _owned, timed
+  from json_to_recordset(_tasks) as x (line int, active_cap text, at timestamptz, deadline double precision);
+  select json_object_agg(l.line, w.version) filter (where w.version is not null),
+         coalesce(array_agg(l.line) filter (where coalesce(w.max_active_runs, k.slots) is not null), '{}'),
          coalesce(array_agg(l.line) filter (
-           where coalesce(w.max_running, w.max_active_per_key, w.max_running_per_key) is not null), '{}')
-  into _active, _other
+           where coalesce(w.max_running, w.max_active_per_key, w.max_running_per_key) is not null), '{}'),
+         string_agg(distinct w.name, ', ') filter (where w.version = '')
+  into _current, _active, _other, gone
   from durable.line l join durable.workflow w on w.name = l.workflow
   left join durable.cap k on k.cap_key = 'a:' || w.name
-  where l.line in (select distinct x.line from json_to_recordset(_tasks) as x (line int));
-  _owned := exists (select from json_to_recordset(_tasks) as x (active_cap text) where x.active_cap is not null);
+  where l.line = any (_all);
+  capped := _owned or _active <> '{}' or _other <> '{}';
 
   with s as materialized (
-    select x.id, coalesce(x.run, x.id) as run, x.parent, x.line, coalesce(x.prio, 5)::smallint as prio,
+    select x.id, coalesce(x.run, x.id) as run, x.parent, x.parent_run, x.parent_task, x.line, coalesce(x.prio, 5)::smallint as prio,
            coalesce(x.epoch, 0) as epoch, greatest(x.at, _now) as at, x.deadline,
+           case when x.deadline is not null then durable.deadline_cancels(x.line) end as cancels,
            coalesce(x.version, _current ->> x.line::text) as version, x.cap, x.tags,
            coalesce(x.input, '{}') as input,
            case when x.at > _now then 'delayed' when x.line = any (_other) then 'queued'
                 when x.active_cap is not null then case when x.active_cap = '' then 'active' else 'queued' end
                 when x.line = any (_active) then 'queued' else 'active' end as state
     from json_to_recordset(_tasks) as x (id uuid, run uuid, parent uuid, line int, prio int, epoch int, at timestamptz,
-         deadline double precision, version text, cap text, tags text[], active_cap text, input json)
+         deadline double precision, version text, cap text, tags text[], active_cap text, input json, parent_run uuid,
+         parent_task uuid)
   ), t as (
-    insert into durable.task (task_id, run_id, parent_id, line, state, prio, epoch, ready_at, wake_at, created_at,
-                              deadline_at, version, cap_key, tags, input)
-    select s.id, s.run, s.parent, s.line, s.state::durable.task_state, s.prio, s.epoch, s.at,
+    insert into durable.task (task_id, run_id, parent_id, parent_run, parent_task, line, state, prio, epoch, ready_at, wake_at, created_at,
+                              deadline_at, deadline_cancels, version, cap_key, tags, input)
+    select s.id, s.run, s.parent, s.parent_run, s.parent_task, s.line, s.state::durable.task_state, s.prio, s.epoch, s.at,
            case when s.state = 'delayed' then s.at end, _now,
-           s.at + make_interval(secs => s.deadline), s.version, s.cap, s.tags, s.input
+           s.at + make_interval(secs => s.deadline), s.cancels, s.version, s.cap, s.tags, s.input
     from s
   ), r as (
     insert into durable.ready (line, prio, ready_at, task_id, epoch)
@@ -421,11 +441,11 @@ begin
     select s.at + make_interval(secs => s.deadline), s.id, true from s where s.deadline is not null
   ), c as (
     insert into durable.open_child (parent_id, child_id)
-    select s.parent, s.id from s where s.parent is not null
+    select coalesce(s.parent, s.parent_task), s.id from s where s.parent is not null or s.parent_task is not null
   )
-  select array_agg(distinct s.line) filter (where s.state = 'active') into _lines from s;
+  select array_agg(distinct s.line) filter (where s.state = 'active') into lines from s;
 
-  if _owned or _active <> '{}' or _other <> '{}' then
+  if capped then
     perform durable.want_slots(
       array(select x.id from json_to_recordset(_tasks) as x (id uuid, line int, active_cap text)
             where x.line = any (_active || _other) or x.active_cap <> ''),
@@ -433,8 +453,13 @@ begin
       case when _owned then (select json_object_agg(x.id, x.active_cap)
                              from json_to_recordset(_tasks) as x (id uuid, active_cap text)) end);
   end if;
-  return _lines;
 end
+$$;
+
+-- deadline_cancels: whether a run of this line that is past its deadline was cancelled, and has not failed.
+create or replace function durable.deadline_cancels(_line int) returns boolean
+language sql stable as $$
+  select w.deadline_action = 'cancel' from durable.line l join durable.workflow w on w.name = l.workflow where l.line = _line
 $$;
 
 -- start_runs: root tasks in bulk. Where a run's idempotency key was used before, nothing is made and the
@@ -447,11 +472,12 @@ declare
   _now   timestamptz := durable.now();
   _new   json := _runs;
   _lines int[];
+  _timed boolean;
+  _gone  text;
 begin
-  -- Whoever knows a line from before has not asked `line_of`.
-  perform durable.line_of(l.queue, l.workflow) from durable.line l join durable.workflow w on w.name = l.workflow
-  where w.version = '' and l.line in (select x.line from json_to_recordset(_runs) as x (line int));
-  if exists (select from json_to_recordset(_runs) as x (key text) where x.key is not null) then
+  -- The word alone, first: most runs are started without a key, and an input that holds it only costs a look.
+  if position('"key"' in _runs::text) > 0
+     and exists (select from json_to_recordset(_runs) as x (key text) where x.key is not null) then
     insert into durable.once (scope, key, id, created_at)
     select distinct on (x.scope, x.key) x.scope, x.key, x.id, _now
     from json_to_recordset(_runs) as x (id uuid, scope text, key text)
@@ -465,14 +491,15 @@ begin
                select from durable.once o
                where o.scope = r ->> 'scope' and o.key = r ->> 'key' and o.id = (r ->> 'id')::uuid));
   end if;
-  _lines := durable.place(_new, _now);
+  select p.lines, p.timed, p.gone into _lines, _timed, _gone from durable.place(_new, _now) p;
+  if _gone is not null then
+    perform durable.refuse('DU010', format('unknown workflow %L', _gone), 'It was undeployed. Deploy it again to start it.');
+  end if;
   if _notify and _lines is not null then
     perform pg_notify('durable_work', 'r' || array_to_string(_lines, ','));
   end if;
-  -- Timers that a worker does not know of yet: it learns of them by its next pass.
-  if _notify and (_lines is null or exists (
-       select from json_to_recordset(_new) as x (at timestamptz, deadline double precision)
-       where x.at > _now or x.deadline is not null)) then
+  -- Timers and waits for slots that no worker knows of yet: it learns of them by its next pass.
+  if _notify and (_lines is null or _timed) then
     perform pg_notify('durable_work', 's');
   end if;
 end
@@ -783,7 +810,7 @@ create or replace function durable.flush(
   _journal  json,    -- [{r run, t task, p pos, e epoch, k kind, n name, f frame, b body, m ms}]
   _ends     json,    -- [{t task, e epoch, s state, r result, x error, a started, m more}]
   _parks    json,    -- [{t task, e epoch, w wakes, u until, a started, s stop heeded}]
-  _effects  json,    -- {values, spawns, events, waits, consumed, expired, gives, wakes, cancels, logs, progress}
+  _effects  json,    -- {values, spawns, events, waits, consumed, expired, gives, wakes, cancels, done, logs, progress}
   _claim_n  int,
   _claim    json,    -- [{line, prio, at}]
   _alone    boolean
@@ -829,7 +856,8 @@ begin
           started_at = coalesce(t.started_at, e.a)
       from e join durable.held h on h.task_id = e.t
       where t.task_id = e.t and (h.worker_id = _worker) is true and h.epoch = e.e
-      returning t.task_id, (t.parent_id is not null or t.caps is not null or t.deadline_at is not null or e.m) as more
+      returning t.task_id, (t.parent_id is not null or t.parent_task is not null or t.caps is not null
+                            or t.deadline_at is not null or e.m) as more
     ), d as (
       delete from durable.held h using u where h.task_id = u.task_id
     )
@@ -900,7 +928,9 @@ $$;
 create or replace function durable.apply_effects(_worker uuid, _do json, _now timestamptz, out shards int[], out lines int[], out met json)
 language plpgsql as $$
 declare
-  _some int[];
+  _some   int[];
+  _timed  boolean;
+  _capped boolean;
 begin
   if _do -> 'values' is not null then
     insert into durable.value (run_id, hash, body)
@@ -908,11 +938,12 @@ begin
     on conflict do nothing;
   end if;
   if _do -> 'spawns' is not null then
-    lines := durable.place(_do -> 'spawns', _now);
-    shards := array(select durable.shard(q.cap_key) from json_to_recordset(_do -> 'spawns') as s (id uuid)
-                    join durable.cap_queue q on q.task_id = s.id);
-    if exists (select from json_to_recordset(_do -> 'spawns') as s (at timestamptz, deadline double precision)
-               where s.at is not null or s.deadline is not null) then
+    select p.lines, p.timed, p.capped into lines, _timed, _capped from durable.place(_do -> 'spawns', _now) p;
+    if _capped then
+      shards := array(select durable.shard(q.cap_key) from json_to_recordset(_do -> 'spawns') as s (id uuid)
+                      join durable.cap_queue q on q.task_id = s.id);
+    end if;
+    if _timed then
       -- A pass of any shard tells the worker when the next timer is due.
       shards := shards || 0;
     end if;
@@ -972,6 +1003,10 @@ begin
     )
     select array_agg(g.shard) into _some from g;
     shards := shards || _some;
+  end if;
+  if _do -> 'done' is not null then
+    -- Few ends at a time: whoever waits for them hears of it with the commit itself.
+    perform pg_notify('durable_done', _do ->> 'done');
   end if;
   if _do -> 'logs' is not null then
     insert into durable.log (run_id, task_id, id, at, level, step, message, fields)
@@ -1116,8 +1151,8 @@ language sql stable as $$
      from durable.workflow w where w.name = split_part(substr(_cap, 3), chr(31), 1)))
 $$;
 
--- want_slots: new tasks of a capped workflow stand in line. A task below one that holds an active slot of
--- the same cap uses that one: otherwise a cap of 1 would wait for itself.
+-- want_slots: new tasks of a capped workflow stand in line. A task or run below one that holds an active slot
+-- of the same cap uses that one: otherwise a cap of 1 would wait for itself.
 create or replace function durable.want_slots(_tasks uuid[], _now timestamptz, _own json) returns void
 language plpgsql as $$
 begin
@@ -1128,7 +1163,7 @@ begin
                          select c from unnest(durable.caps_of(t.line, t.cap_key, _own ->> t.task_id::text)) c
                          where left(c, 1) not in ('r', 'R') and c <> all (coalesce(p.scope, '{}'))), '{}')
   from (select n.task_id, q.cap_scope as scope from durable.task n
-        left join durable.task q on q.task_id = n.parent_id where n.task_id = any (_tasks)) p
+        left join durable.task q on q.task_id = coalesce(n.parent_id, n.parent_task) where n.task_id = any (_tasks)) p
   where t.task_id = p.task_id;
   perform durable.line_up(array(select t.task_id from durable.task t where t.task_id = any (_tasks) and t.state = 'queued'), _now);
 end
@@ -1288,8 +1323,8 @@ declare
 begin
   with d as (
     delete from durable.open_child c using durable.task t
-    where t.task_id = any (_tasks) and c.parent_id = t.parent_id and c.child_id = t.task_id
-    returning t.parent_id, t.run_id, case when t.state <> 'succeeded' then t.task_id::text end as bad
+    where t.task_id = any (_tasks) and c.parent_id = coalesce(t.parent_id, t.parent_task) and c.child_id = t.task_id
+    returning c.parent_id, coalesce(t.parent_run, t.run_id) as run_id, case when t.state <> 'succeeded' then t.task_id::text end as bad
   ), g as (
     insert into durable.signal (shard, id, kind, run_id, task_id, name)
     select durable.shard(d.parent_id::text), durable.uuid7(), 'child', d.run_id, d.parent_id, d.bad
@@ -1407,7 +1442,8 @@ language sql immutable as $$
 $$;
 -- The pass: signals and timers, applied by whoever comes first. Passes of one shard are serial.
 
--- pass: apply the signals of some shards, fire due timers, then claim for this worker what became ready.
+-- pass: apply the signals of some shards, fire due timers, then claim for this worker what became ready. By key only, as
+-- for flush: the planner's settings are those of the worker's session.
 -- Answers [now, claimed, told, lines made ready, more to do, shards signalled, next timer].
 create or replace function durable.pass(
   _worker   uuid,
@@ -1421,7 +1457,7 @@ create or replace function durable.pass(
   _limit    int default 500
 ) returns json
 language plpgsql
-set lock_timeout = '250ms' set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off
+set lock_timeout = '250ms'
 as $$
 declare
   _now     timestamptz := durable.now();
@@ -1442,6 +1478,8 @@ begin
     _more := _more or _again;
   end if;
   foreach _shard in array _shards loop
+    -- One look into an index instead of a lock: a signal that commits after it brings a hint of its own.
+    continue when not exists (select from durable.signal g where g.shard = _shard);
     select a.lines, a.more into _some, _again from durable.apply_signals(_shard, _now, _limit) a;
     _lines := _lines || _some;
     _more := _more or _again;
@@ -1472,13 +1510,15 @@ begin
     select m.wake_at, m.task_id, m.deadline from durable.timer m
     where m.wake_at <= _now order by m.wake_at, m.task_id limit _limit for update skip locked
   ), k as materialized (
-    select d.wake_at, d.task_id, d.deadline, t.run_id, t.state from due d
-    cross join lateral (select t.run_id, t.state from durable.task t where t.task_id = d.task_id for update skip locked) t
+    select d.wake_at, d.task_id, d.deadline, t.run_id, t.state, t.deadline_cancels from due d
+    cross join lateral (select t.run_id, t.state, t.deadline_cancels from durable.task t where t.task_id = d.task_id for update skip locked) t
   ), x as (
     delete from durable.timer m using k where m.wake_at = k.wake_at and m.task_id = k.task_id and m.deadline = k.deadline
   ), s as (
     insert into durable.signal (shard, id, kind, run_id, task_id, name)
-    select durable.shard(k.run_id::text), durable.uuid7(), 'cancel', k.run_id, k.task_id, 'deadline' from k where k.deadline
+    select durable.shard(k.run_id::text), durable.uuid7(), 'cancel', k.run_id, k.task_id,
+           case when k.deadline_cancels then 'cancel:the run was not done at its deadline' else 'deadline' end
+    from k where k.deadline
   )
   select (select count(*) from due) >= _limit,
          array_agg(k.task_id) filter (where not k.deadline and k.state <> 'delayed'),
@@ -1673,11 +1713,13 @@ end
 $$;
 
 -- stop_below: a cancel for a task and every open task below it, from the top: a child that ends before its parent
--- has heard of the cancel would look like a failure to it. Answers with the lines where one is ready to clean up.
+-- has heard of the cancel would look like a failure to it. A run that one of them started is cancelled, whatever
+-- stopped its starter: the deadline was not its own. Answers with the lines where one is ready to clean up.
 create or replace function durable.stop_below(_signal durable.signal, _now timestamptz) returns int[]
 language plpgsql as $$
 declare
   _below durable.signal := _signal;
+  _child record;
   _lines int[];
   _some  int[];
 begin
@@ -1690,7 +1732,14 @@ begin
   end if;
   _lines := array(select case when t.lost >= 2 then -t.line else t.line end from durable.task t
                   where t.task_id = _signal.task_id and t.state = 'active');
-  for _below.task_id in select c.child_id from durable.open_child c where c.parent_id = _signal.task_id loop
+  for _child in
+    select t.task_id, t.run_id, t.parent_run is not null as own_run
+    from durable.open_child c join durable.task t on t.task_id = c.child_id where c.parent_id = _signal.task_id
+  loop
+    _below.task_id := _child.task_id;
+    _below.run_id := _child.run_id;
+    _below.name := case when _child.own_run and _signal.name = 'deadline'
+                        then 'cancel:the run that started it was not done at its deadline' else _signal.name end;
     _some := durable.stop_below(_below, _now);
     _lines := _lines || _some;
   end loop;
@@ -1699,16 +1748,13 @@ end
 $$;
 -- What a person does to a run that ended: another chance, or a new run from one of its steps.
 
--- retry: a failed or cancelled run goes on from the step that failed. Records stay: a `retry` record says which
--- failure no longer counts. Children that failed with it, or were stopped by its end, go on too.
--- Locks: the task row.
+-- retry: a failed or cancelled run goes on from what failed. Records stay: a `retry` record says which failures no longer
+-- count. An error names them itself (`voids`: positions by task) where there is more than one, or one in a task below.
+-- Children and runs that failed with it, or were stopped by its end, go on too. Locks: the task rows, parents first.
 create or replace function durable.retry(_task uuid, _notify boolean default true) returns void
 language plpgsql as $$
 declare
-  _t     durable.task;
-  _now   timestamptz := durable.now();
-  _child uuid;
-  _void  int;
+  _t durable.task;
 begin
   select t.* into _t from durable.task t where t.task_id = _task for update;
   if _t.task_id is null then
@@ -1719,35 +1765,72 @@ begin
       case when _t.finished_at is null then 'still going on' else _t.state::text end),
       case when _t.finished_at is null then 'Cancel it first, or wait for its end.' else 'Use fork to run it again from a step.' end);
   end if;
+  perform durable.reopen(_t, durable.voids_of(_t), durable.now());
+  -- Whoever still waits for it waits on.
+  insert into durable.open_child (parent_id, child_id)
+  select p.task_id, _task from durable.task p where p.task_id = _t.parent_task and p.finished_at is null on conflict do nothing;
+  if _notify then
+    perform pg_notify('durable_work', 'a');
+  end if;
+end
+$$;
+
+-- voids_of: the failures that a task ended by, positions by task: what its error says, else its last failure.
+create or replace function durable.voids_of(_t durable.task) returns json
+language sql stable as $$
+  select coalesce(_t.error -> 'voids', json_build_object(_t.task_id, array_remove(array[coalesce(
+    (_t.error ->> 'pos')::int,
+    (select max(j.pos) from durable.journal j where j.run_id = _t.run_id and j.task_id = _t.task_id and j.kind = 'failed'))], null)))
+$$;
+
+-- reopen: final -> ready (or queued for a slot), with the failures in _voids taken back, here and in what ended below.
+create or replace function durable.reopen(_t durable.task, _voids json, _now timestamptz) returns void
+language plpgsql as $$
+declare
+  _child durable.task;
+  _own   int[] := array(select v::int from json_array_elements_text(_voids -> _t.task_id::text) v order by 1);
+begin
   for _child in
-    select c.task_id from durable.task c
-    where c.run_id = _t.run_id and c.parent_id = _task
-      and (c.task_id::text = _t.error ->> 'child' or c.error ->> 'message' = 'its parent ended')
-      and c.state in ('failed', 'cancelled')
+    select c.* from durable.task c
+    where c.run_id = _t.run_id and c.parent_id = _t.task_id and durable.ended_with(c, _t, _voids) for update
   loop
-    perform durable.retry(_child, false);
-    insert into durable.open_child (parent_id, child_id) values (_task, _child) on conflict do nothing;
+    perform durable.reopen(_child, case when _voids -> _child.task_id::text is null then durable.voids_of(_child) else _voids end, _now);
+    insert into durable.open_child (parent_id, child_id) values (_t.task_id, _child.task_id) on conflict do nothing;
   end loop;
-  _void := coalesce((_t.error ->> 'pos')::int,
-    (select max(j.pos) from durable.journal j where j.run_id = _t.run_id and j.task_id = _task and j.kind = 'failed'));
+  for _child in
+    select c.* from durable.task c
+    where c.parent_run = _t.run_id and c.parent_task = _t.task_id and durable.ended_with(c, _t, _voids) for update
+  loop
+    perform durable.reopen(_child, durable.voids_of(_child), _now);
+    insert into durable.open_child (parent_id, child_id) values (_t.task_id, _child.task_id) on conflict do nothing;
+  end loop;
   insert into durable.journal (run_id, task_id, pos, epoch, kind, name, body, at)
-  select _t.run_id, _task, coalesce(max(j.pos), -1) + 1, _t.epoch, 'retry', 'retry', json_build_object('void', _void), _now
-  from durable.journal j where j.run_id = _t.run_id and j.task_id = _task;
+  select _t.run_id, _t.task_id, coalesce(max(j.pos), -1) + 1, _t.epoch, 'retry', 'retry',
+         case when cardinality(_own) > 1 then json_build_object('void', _own[1], 'voids', _own)
+              else json_build_object('void', _own[1]) end, _now
+  from durable.journal j where j.run_id = _t.run_id and j.task_id = _t.task_id;
   -- An event that was delivered but never recorded is to be received again.
   delete from durable.delivery d
-  where d.run_id = _t.run_id and d.step like _task || '/%' and not exists (
-    select from durable.journal j where j.run_id = _t.run_id and j.task_id = _task
+  where d.run_id = _t.run_id and d.step like _t.task_id || '/%' and not exists (
+    select from durable.journal j where j.run_id = _t.run_id and j.task_id = _t.task_id
       and j.kind = 'event' and j.body ->> 'event' = d.event_id::text);
   update durable.task t
   set state = 'queued', finished_at = null, error = null, result = null, stop = null, wake_at = null,
       epoch = greatest(t.epoch, 1), lost = 0, lost_alone = 0, deadline_at = null, ready_at = _now
-  where t.task_id = _task;
-  perform durable.line_up(array[_task], _now);
-  if _notify then
-    perform pg_notify('durable_work', 'r' || _t.line || ',' || -_t.line);
-    perform pg_notify('durable_work', 's');
-  end if;
+  where t.task_id = _t.task_id;
+  perform durable.line_up(array[_t.task_id], _now);
 end
+$$;
+
+-- ended_with: whether a child's end belongs to its parent's: it failed it, is named by what is taken back, or was stopped
+-- by the parent's end. One that is named may have succeeded: it handed failures to its parent as data.
+create or replace function durable.ended_with(_child durable.task, _parent durable.task, _voids json) returns boolean
+language sql immutable as $$
+  select _child.finished_at is not null and (
+    _voids -> _child.task_id::text is not null
+    or (_child.state in ('failed', 'cancelled')
+        and (_child.task_id::text = _parent.error ->> 'child' or _child.error ->> 'message' = 'its parent ended'
+             or _child.task_id::text in (select json_array_elements_text(_parent.error -> 'children')))))
 $$;
 
 -- fork: a new run that takes over the records of another up to (not with) a position, with the old or a new
@@ -1786,25 +1869,40 @@ $$;
 -- Retention: finished runs and old events, a small batch at a time. The cost of a batch is its own rows, however
 -- many runs there are. One pruner at a time: whoever comes second gets null.
 
--- prune_runs: up to _limit runs that ended in [_after, _before), oldest first, with all that belongs to them and
--- their keys. A run with a task that still goes on stays. _after is where the last batch ended: it skips index
--- entries that no vacuum has removed yet. Locks: the run's rows (skip locked).
+-- prune_runs: up to _limit runs that ended before _before, in the order of their ids, with all that belongs to them and
+-- their keys. A run with a task that still goes on stays, and so does one whose starter may still ask for its result.
+-- Ids are ordered by time, so no index on ends is needed, and a task's end stays a heap-only update. One batch looks at
+-- so many tasks and no more: reached is where the next one begins, null when there is none. Locks: the run's rows
+-- (skip locked).
 create or replace function durable.prune_runs(
-  _before timestamptz, _limit int default 500, _after timestamptz default '-infinity',
-  out pruned int, out reached timestamptz, out keys int)
+  _before timestamptz, _limit int default 500, _after uuid default null,
+  out pruned int, out reached uuid, out keys int)
 language plpgsql set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off as $$
 declare
-  _old uuid[];
+  _most int := _limit * 4;
+  _old  uuid[];
 begin
   if not pg_try_advisory_xact_lock(1146442307, 0) then
     return;
   end if;
-  select array_agg(o.task_id), max(o.finished_at) into _old, reached from (
-    select t.task_id, t.finished_at from durable.task t
-    where t.parent_id is null and t.finished_at is not null and t.finished_at >= _after and t.finished_at < _before
+  with s as materialized (
+    select t.task_id, t.parent_id, t.parent_task, t.finished_at from durable.task t
+    where t.task_id > coalesce(_after, '00000000-0000-0000-0000-000000000000') and t.task_id < durable.first_id(_before)
+    order by t.task_id limit _most
+  ), o as materialized (
+    select s.task_id from s
+    where s.parent_id is null and s.finished_at < _before
       and not exists (select from durable.task c
-                      where c.run_id = t.task_id and c.parent_id is not null and c.finished_at is null)
-    order by t.finished_at limit _limit for update of t skip locked) o;
+                      where c.run_id = s.task_id and c.parent_id is not null and c.finished_at is null)
+      and not exists (select from durable.task p where p.task_id = s.parent_task and p.finished_at is null)
+    order by s.task_id limit _limit
+  ), k as (
+    select t.task_id from o join durable.task t on t.task_id = o.task_id for update of t skip locked
+  )
+  select (select array_agg(k.task_id) from k),
+         case when (select count(*) from o) = _limit then (select o.task_id from o order by o.task_id desc limit 1)
+              when (select count(*) from s) = _most then (select s.task_id from s order by s.task_id desc limit 1) end
+  into _old, reached;
   pruned := coalesce(cardinality(_old), 0);
   keys := 0;
   if pruned > 0 then
@@ -1828,7 +1926,7 @@ $$;
 -- prune_events: up to _limit events emitted in [_after, _before), oldest first, and their keys. An event that a
 -- pass still has to look at stays; a wait that is open without a signal has looked at every older event already.
 create or replace function durable.prune_events(
-  _before timestamptz, _limit int default 500, _after timestamptz default '-infinity',
+  _before timestamptz, _limit int default 500, _after timestamptz default null,
   out pruned int, out reached timestamptz, out keys int)
 language plpgsql set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off as $$
 declare
@@ -1852,13 +1950,14 @@ begin
     where g.kind = 'wait' and w.name is not null);
   with o as materialized (
     select e.name, e.event_id, e.emitted_at from durable.event e
-    where e.emitted_at >= _after and e.emitted_at < _before and e.name <> all (_busy)
+    where e.emitted_at >= coalesce(_after, '-infinity') and e.emitted_at < _before and e.name <> all (_busy)
     order by e.emitted_at limit _limit
   ), d as (
     delete from durable.event e using o where e.name = o.name and e.event_id = o.event_id
     returning e.event_id, o.emitted_at
   )
-  select array_agg(d.event_id), max(d.emitted_at), count(*) into _old, reached, pruned from d;
+  select array_agg(d.event_id), case when count(*) = _limit then max(d.emitted_at) end, count(*)
+  into _old, reached, pruned from d;
   delete from durable.once o where o.id = any (_old);
   get diagnostics keys = row_count;
 end
@@ -1876,7 +1975,7 @@ create or replace view durable.run as
 select t.task_id as run_id, l.workflow, l.queue,
        case when t.state <> 'active' then t.state::text when h.task_id is not null then 'running' else 'ready' end as state,
        t.prio, t.tags, t.version, t.created_at, coalesce(t.started_at, h.claimed_at) as started_at, t.finished_at, t.wake_at,
-       t.deadline_at, t.stop, t.cap_key, t.input, t.result, t.error, h.worker_id, t.lost
+       t.deadline_at, t.stop, t.cap_key, t.input, t.result, t.error, h.worker_id, t.lost, t.parent_run
 from durable.task t
 join durable.line l on l.line = t.line
 left join durable.held h on h.task_id = t.task_id
@@ -1884,7 +1983,7 @@ where t.parent_id is null;
 
 -- branch: every task of every run, in the same words.
 create or replace view durable.branch as
-select t.run_id, t.task_id, t.parent_id, l.workflow, l.queue,
+select t.run_id, t.task_id, t.parent_id, t.parent_run, t.parent_task, l.workflow, l.queue,
        case when t.state <> 'active' then t.state::text when h.task_id is not null then 'running' else 'ready' end as state,
        t.created_at, coalesce(t.started_at, h.claimed_at) as started_at, t.finished_at, t.wake_at, t.input, t.result, t.error, h.worker_id
 from durable.task t
@@ -1924,4 +2023,16 @@ create or replace function durable.read_children(_first uuid, _last uuid, _ids u
 language sql stable as $$
   select json_agg(json_build_array(t.task_id, t.state, t.result, t.error) order by t.task_id)
   from durable.task t where t.task_id between _first and _last or t.task_id = any (_ids)
+$$;
+
+-- read_logged: log lines of a task at one level, with ids in a range: [step, message, fields]. A line that says where in
+-- the journal it belongs (pos) is left out if a retry took that part back.
+create or replace function durable.read_logged(_run uuid, _task uuid, _level text, _first uuid, _last uuid) returns json
+language sql stable as $$
+  select json_agg(json_build_array(l.step, l.message, l.fields))
+  from durable.log l
+  where l.run_id = _run and l.id between _first and _last and l.task_id = _task and l.level = _level
+    and not exists (select from durable.journal v
+                    where v.run_id = _run and v.task_id = _task and v.kind = 'retry'
+                      and (v.body ->> 'void')::int < (l.fields ->> 'pos')::int and (l.fields ->> 'pos')::int <= v.pos)
 $$;

@@ -7,42 +7,21 @@ records in the order of their positions, on the first run and on every replay, s
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Awaitable
-from typing import Any, Final
+from typing import Any
 
-from durable import DurableContext, Handle
+from durable import DurableContext
+from durable.errors import Cancelled
 from interpreter.driver import units
+from interpreter.driver.flight import Flight, is_workflow_call
+from interpreter.driver.forks import Forks
 from interpreter.driver.functions_protocol import Functions
 from interpreter.driver.notes import Notes
 from interpreter.driver.operations import PERFORM
-from interpreter.driver.saving import Saving
+from interpreter.driver.saving import Resumed, Saving
 from interpreter.walker import Walk, apply
-from interpreter.walker.commands import (
-    Cancel,
-    CancelTimer,
-    Command,
-    Note,
-    SetTimer,
-    SettleRun,
-    Spawn,
-    Unit,
-)
+from interpreter.walker.commands import Cancel, CancelTimer, Command, Note, SetTimer, SettleRun, Spawn, Unit
 from interpreter.walker.records import Record, Settled
-
-# What a cancelled operation may have recorded besides its own name.
-_SUFFIXES: Final = ("", ":took", ":spawn", ":open")
-
-
-class Flight:
-    """One operation under way. `task` is who performs it; the last of a chain inherits it."""
-
-    __slots__ = ("command", "name", "task")
-
-    def __init__(self, name: str, command: Any):
-        self.name = name
-        self.command = command
-        self.task: asyncio.Task[None] | None = None
 
 
 class Drive:
@@ -55,33 +34,49 @@ class Drive:
         self.calls = calls
         self.workflow = workflow
         self.inputs: dict[str, Any] = {}
-        self.spawned: dict[str, Handle] = {}
         self.flights: dict[str, Flight] = {}
-        self._queued: dict[str, deque[Unit]] = {}  # units that wait for their cap, by the fork they belong to
-        self._fork_of: dict[str, str] = {}
+        self.forks = Forks(workflow)
+        self._timers: dict[tuple[str, str], str] = {}  # the names of owners' timers, by path and kind
         self._notes = Notes(ctx)
         self._saving = Saving(ctx)
         self._end: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._inline: asyncio.Task[Any] | None = None
+        self._why: str | None = None
+        ctx.on_stop(self._told_to_stop)
 
-    async def run(self, first: Record | list[Any]) -> SettleRun:
-        """Walk to the end, from the first record or from the commands that a snapshot left unanswered.
-
-        A chain of operations runs right here; several at once, in tasks of their own.
-        """
+    async def run(self, first: Record | Resumed) -> SettleRun:
+        """Walk to the end, from the first record or from where a snapshot stands."""
+        await self._notes.load()
         try:
-            started = [self._flight(one) for one in first] if isinstance(first, list) else self._feed(first)
-            while len(started) == 1 and len(self.flights) == 1:
-                record = await self._perform(started[0])
-                started = self._landed(started[0], record)
-            for flight in started:
-                self._launch(flight)
-            if self.walk.settled is None:
-                await self._end
+            started = self._resume(first) if isinstance(first, Resumed) else self._feed(first)
+            await self._walk_on(started)
         finally:
             self._drop_all()
         self._notes.close()
         assert self.walk.settled is not None
         return self.walk.settled
+
+    async def _walk_on(self, started: list[Flight]) -> None:
+        """A chain of operations runs right here; several at once, in tasks of their own."""
+        started = await self._chain(started)
+        for flight in started:
+            self._launch(flight)
+        if self.walk.settled is None:
+            await self._end
+
+    async def _chain(self, started: list[Flight]) -> list[Flight]:
+        self._inline = asyncio.current_task()
+        try:
+            while len(started) == 1 and len(self.flights) == 1:
+                record = await self._perform(started[0])
+                started = self._landed(started[0], record)
+            return started
+        except asyncio.CancelledError:
+            if self._why is None or self._inline is None or self._inline.uncancel():
+                raise
+            raise Cancelled(self._why) from None
+        finally:
+            self._inline = None
 
     def name_of(self, command: SetTimer) -> str:
         """The name of a timer: of an owner's, with the attempt that it belongs to."""
@@ -125,13 +120,35 @@ class Drive:
     def _landed(self, flight: Flight, record: Record | None) -> list[Flight]:
         """An operation is done: what follows from its record."""
         del self.flights[flight.name]
-        self._saving.done(flight.name, flight.command)
+        self._saving.done(flight)
         return self._units_of(flight.command) if record is None else self._feed(record)
 
-    def _drop_all(self) -> None:
-        for flight in self.flights.values():
-            if flight.task is not None:
-                flight.task.cancel()
+    def _flight(self, command: Any) -> Flight:
+        name, children = command.path, None
+        if type(command) is SetTimer:
+            name = self.name_of(command)
+            self._timers[command.path, command.timer] = name
+        elif type(command) is Spawn:
+            name = f"{name}:spawn"
+        elif type(command) is Unit:
+            children = [self.forks.running[name]]
+        elif is_workflow_call(command):
+            children = []
+        flight = self.flights[name] = Flight(name, command, children)
+        return flight
+
+    def _resume(self, saved: Resumed) -> list[Flight]:
+        """The operations that were under way when a snapshot was taken."""
+        self.ctx.spawned = self.ctx.spawned or saved.spawned
+        self.forks.restore(self.walk, saved.forks)
+        started = []
+        for command, stopping in saved.open:
+            if type(command) is Spawn:
+                self.forks.adopt(self.walk, [unit.path for unit in command.units])
+            flight = self._flight(command)
+            flight.stopping = stopping
+            started.append(flight)
+        return started
 
     # ---------------------------------------------------------------- the walker
 
@@ -141,86 +158,88 @@ class Drive:
         answers: list[Record] = [record]
         for given in answers:
             for command in apply(self.walk, given):
-                if type(command) in PERFORM:
+                if type(command) is Spawn:
+                    started.append(self._flight(self.forks.admit(command)))
+                elif type(command) in PERFORM:
                     started.append(self._flight(command))
                 else:
                     self._obey(command, answers)
-            if self._fork_of and type(given) is Settled and given.path in self._fork_of:
-                started.extend(self._next_unit(given.path))
-        if self.ctx.weight >= self._saving.due and not self._fork_of:
-            self._saving.consider(self.walk, [flight.command for flight in self.flights.values()])
-        return started
+            if type(given) is Settled and (following := self.forks.gone(given.path)) is not None:
+                started.append(self._flight(following))
+        self._notes.fed()
+        if self.ctx.weight >= self._saving.due:
+            self._saving.consider(self.walk, self.flights.values(), self.forks)
+        # What was begun and given up by the same record never starts.
+        return [flight for flight in started if self.flights.get(flight.name) is flight]
 
     def _obey(self, command: Command, answers: list[Record]) -> None:
         """What takes no time: notes, and ends of operations that are no longer wanted."""
         if isinstance(command, Note):
             self._notes.keep(command)
         elif isinstance(command, CancelTimer):
-            self._cancel(self._timer_name(command))
-        elif isinstance(command, Cancel):
-            self._cancel(command.path)
+            name = self._timers.pop((command.path, command.timer), "")
+            if name in self.flights:
+                self._drop(self.flights[name])
+        elif isinstance(command, Cancel) and self._stop(command.path):
             answers.append(Settled(command.path, "cancelled"))
 
-    def _flight(self, command: Any) -> Flight:
-        name = command.path
-        if type(command) is SetTimer:
-            name = self.name_of(command)
-        elif type(command) is Spawn:
-            name = f"{name}:spawn"
-        flight = self.flights[name] = Flight(name, command)
-        return flight
+    # ---------------------------------------------------------------- stopping
 
-    def _timer_name(self, command: CancelTimer) -> str:
-        if command.timer == "wait":
-            return command.path
-        # An owner's timer is dropped with its attempt: there is only one of them at a time.
-        tail = f":{command.timer}"
-        mine = (name for name in self.flights if name.endswith(tail) and name.rpartition("~")[0] == command.path)
-        return next(mine, "")
-
-    def _cancel(self, name: str) -> None:
-        """End an operation without its record. Where it had one already, a replay comes to the same point and
-        passes over it."""
-        self._cancel_unit(name)
-        flight = self.flights.pop(name, None)
+    def _stop(self, path: str) -> bool:
+        """End what runs under a path. True: it is over at once and without a record; else its record will come."""
+        flight = self.flights.get(path)
         if flight is None:
-            return
+            return not self.forks.stop(path)
+        if flight.children is None:
+            self._drop(flight)
+            return True
+        flight.stopping = True
+        self.stop_children(flight)
+        return False
+
+    def stop_children(self, flight: Flight) -> None:
+        """Ask the tasks and runs that an operation started to end."""
+        for child in flight.children or ():
+            self.ctx.cancel_child(child, "what it belongs to was stopped")
+
+    def _drop(self, flight: Flight) -> None:
+        """End an operation without its record: the step that it runs is cancelled, in a process of its own killed.
+        Where it had a record already, a replay comes to the same point and passes over it."""
+        del self.flights[flight.name]
         if flight.task is not None:
             flight.task.cancel()
-        self._saving.done(name, flight.command)
-        for suffix in _SUFFIXES:
-            self.ctx.forget(name + suffix)
+        self._saving.done(flight)
+        for name in flight.record_names():
+            self.ctx.forget(name)
+
+    def _told_to_stop(self, why: str) -> None:
+        """The task was asked to end: nothing that runs here is waited for."""
+        self._why = why
+        if self._inline is not None:
+            self._inline.cancel()
+        elif not self._end.done():
+            self._end.set_exception(Cancelled(why))
+        self._drop_all()
+
+    def _drop_all(self) -> None:
+        for flight in self.flights.values():
+            if flight.task is not None:
+                flight.task.cancel()
+        if self._end.done() and not self._end.cancelled():
+            # Whoever ended the walk another way has no use for it.
+            self._end.exception()
 
     # ---------------------------------------------------------------- units
 
     async def spawn(self, command: Spawn) -> None:
-        """Start the tasks of as many units as the cap allows, with one record."""
-        first = command.units if command.cap is None else command.units[: command.cap]
-        group = await units.spawn(self.ctx, self.workflow, command.path, first, self.inputs)
-        self.spawned |= {unit.path: handle for unit, handle in zip(first, group, strict=True)}
+        """Start the tasks of units, with one record."""
+        group = await units.spawn(self.ctx, self.workflow, command.path, command.units, self.inputs)
+        self.forks.started(command.units, group)
 
     def _units_of(self, command: Spawn) -> list[Flight]:
-        first = command.units if command.cap is None else command.units[: command.cap]
-        if command.path not in self._fork_of:
-            self._queued[command.path] = deque(command.units[len(first) :])
-            self._fork_of |= {unit.path: command.path for unit in command.units}
-        return [self._flight(unit) for unit in first]
-
-    def _next_unit(self, ended: str) -> list[Flight]:
-        """A unit came back: another of its fork may begin."""
-        queue = self._queued.get(self._fork_of.pop(ended))
-        if not queue:
-            return []
-        unit = queue.popleft()
-        return [self._flight(Spawn(unit.path, [unit]))]
-
-    def _cancel_unit(self, name: str) -> None:
-        fork = self._fork_of.pop(name, None)
-        if fork is None:
-            return
-        self._queued[fork] = deque(unit for unit in self._queued[fork] if unit.path != name)
-        handle = self.spawned.get(name)
-        if handle is not None:
-            self.ctx.cancel_child(handle, "its fork was stopped")
-        if f"{name}:spawn" in self.flights:
-            self._cancel(f"{name}:spawn")
+        """Units have their tasks: wait for each, and stop those that were given up meanwhile."""
+        started = [self._flight(unit) for unit in command.units]
+        for flight in started:
+            if self.forks.is_doomed(flight.name):
+                self._stop(flight.name)
+        return started

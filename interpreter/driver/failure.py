@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from durable import ChildFailed, EventTimeout, StepFailed
+from durable import ChildFailed, DurableContext, EventTimeout, StepFailed
 from durable.failures import describe
 from interpreter.walker.commands import SettleRun
 
@@ -28,10 +28,20 @@ def _names(error: dict[str, Any]) -> list[str]:
     return bases or [error["type"], "Exception"]
 
 
+def voids_of(ctx: DurableContext, exc: Exception) -> list[list[Any]]:
+    """The records, each [task, position], that a retry of the run takes back for this failure; runs that failed with it
+    are named without one: they know their own."""
+    pos = exc.error.get("pos") if isinstance(exc, StepFailed) else getattr(exc, "pos", None)
+    own = [[ctx.task_id, pos]] if pos is not None else []
+    if not isinstance(exc, ChildFailed):
+        return own
+    return [*own, *([child, None] for child in exc.error.get("children", [exc.child]))]
+
+
 def of_run(end: SettleRun) -> StepFailed:
     """What a run that failed raises: the first failure in plan order, and which ones had a handler.
 
-    It carries the position of the record that failed, so that a retry of the run begins there.
+    It carries the positions of all records that led to this end, so that a retry of the run takes them back.
     """
     error = dict(end.error or {"type": "Exception", "message": "the run failed"})
     error["types"] = error.pop("mro", [])
@@ -40,4 +50,13 @@ def of_run(end: SettleRun) -> StepFailed:
         error["handled"] = end.handled
     if end.value is not None:
         error["value"] = end.value
+    if end.voids:
+        error["voids"] = _by_task(end.voids)
     return StepFailed(error)
+
+
+def _by_task(voids: list[list[Any]]) -> dict[str, list[int]]:
+    found: dict[str, set[int]] = {}
+    for task, pos in voids:
+        found.setdefault(task, set()).update([] if pos is None else [pos])
+    return {task: sorted(positions) for task, positions in found.items()}

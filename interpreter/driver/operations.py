@@ -11,14 +11,15 @@ import inspect
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from durable import EventTimeout, RetryPolicy, Start, StepFailed, current_step
+from durable import EventTimeout, RetryPolicy, StepFailed, current_step
 from durable.lanes import lane_of
 from durable.retry import ONCE
 from durable.workflow import Lane, policy_of
 from interpreter.driver import units
-from interpreter.driver.failure import seen_by_walker
+from interpreter.driver.failure import seen_by_walker, voids_of
 from interpreter.driver.moments import end_of
 from interpreter.driver.retries import policy
+from interpreter.driver.runs import call_workflows
 from interpreter.walker import next_try
 from interpreter.walker.commands import EmitEvent, Evaluate, OpenFork, RunCall, SetTimer, Spawn, Unit, WaitForEvent
 from interpreter.walker.records import Fired, Opened, Record, Settled
@@ -28,10 +29,10 @@ if TYPE_CHECKING:
 
 
 async def run_call(drive: Drive, command: RunCall) -> Record:
-    """A function as a step with its own retries and timeout, or a child workflow."""
+    """A function as a step with its own retries and timeout, or other workflows as runs."""
+    if command.via == "workflow":
+        return await call_workflows(drive, command)
     try:
-        if command.via == "workflow":
-            return Settled(command.path, value=await _workflows(drive, command))
         key = (command.target, command.timeout, id(command.retry), command.config.get("kill"))
         how = drive.calls.get(key) or _prepare(drive, command, key)
         if how.transaction:
@@ -40,7 +41,12 @@ async def run_call(drive: Drive, command: RunCall) -> Record:
         value = await drive.ctx.step(path, call, retry=how.retry, timeout=how.timeout, lane=how.lane)
         return Settled(path, value=value)
     except StepFailed as exc:
-        return Settled(command.path, "failed", error=seen_by_walker(exc))
+        return failed(drive, command.path, exc)
+
+
+def failed(drive: Drive, path: str, exc: Exception) -> Settled:
+    """A recorded failure, with what a retry of the run takes back."""
+    return Settled(path, "failed", error=seen_by_walker(exc), voids=voids_of(drive.ctx, exc))
 
 
 def _call(fn: Callable[..., Any], given: Any) -> Callable[..., Any]:
@@ -107,32 +113,6 @@ def _lane(fn: Callable[..., Any], limit: float | None, config: dict[str, Any]) -
     return "thread" if lane == "process" and config.get("kill") is False else lane
 
 
-async def _workflows(drive: Drive, command: RunCall) -> Any:
-    """Other workflows as children of this run: all are started, then waited for."""
-    attempt, used = 1, dict[str, int]()
-    while True:
-        try:
-            return await _children(drive, command, command.path if attempt == 1 else f"{command.path}~{attempt}")
-        except StepFailed as exc:
-            again = next_try(command.retry, used, seen_by_walker(exc))
-            if again is None:
-                raise
-            attempt, (rest, used) = attempt + 1, again
-            await drive.ctx.sleep(rest, name=f"{command.path}~{attempt}:rest")
-
-
-async def _children(drive: Drive, command: RunCall, name: str) -> dict[str, Any]:
-    handles = {}
-    for child, asked in command.args.items():
-        deadline = command.timeout
-        options = Start(name=f"{name}:{child}", deadline=deadline, queue=asked.get("queue"))
-        handles[child] = await drive.ctx.spawn(asked["workflow"], options=options, **(asked.get("inputs") or {}))
-    results = await drive.ctx.wait_for(list(handles.values()), mode="all", name=name)
-    value = dict(zip(handles, results, strict=True))
-    await units.in_turn(drive.ctx, name)
-    return value
-
-
 async def evaluate(drive: Drive, command: Evaluate) -> Record:
     """An expression that looks outside: evaluated once, then recorded."""
 
@@ -142,13 +122,14 @@ async def evaluate(drive: Drive, command: Evaluate) -> Record:
     try:
         return Settled(command.path, value=await drive.ctx.step(command.path, look))
     except StepFailed as exc:
-        return Settled(command.path, "failed", error=seen_by_walker(exc))
+        return failed(drive, command.path, exc)
 
 
 async def set_timer(drive: Drive, command: SetTimer) -> Record:
     """A durable sleep that holds no slot."""
-    await drive.ctx.sleep_by(end_of(command.seconds, command.until), name=drive.name_of(command))
-    return Fired(command.path, command.timer)
+    pos = await drive.ctx.sleep_by(end_of(command.seconds, command.until), name=drive.name_of(command))
+    voids = [[drive.ctx.task_id, pos]] if command.timer == "timeout" else None
+    return Fired(command.path, command.timer, voids=voids)
 
 
 async def wait_for_event(drive: Drive, command: WaitForEvent) -> Record:
@@ -159,10 +140,9 @@ async def wait_for_event(drive: Drive, command: WaitForEvent) -> Record:
             payload = await drive.ctx.wait_for_event(command.event, timeout=command.timeout, name=name)
             return Settled(command.path, value=payload)
         except EventTimeout as exc:
-            error = seen_by_walker(exc)
-            again = next_try(command.retry, used, error)
+            again = next_try(command.retry, used, seen_by_walker(exc))
             if again is None:
-                return Settled(command.path, "failed", error=error)
+                return failed(drive, command.path, exc)
             attempt, (rest, used) = attempt + 1, again
             name = f"{command.path}~{attempt}"
             await drive.ctx.sleep(rest, name=f"{name}:rest")
@@ -191,7 +171,7 @@ async def spawn_units(drive: Drive, command: Spawn) -> None:
 
 async def run_unit(drive: Drive, command: Unit) -> Record:
     """One spawned task's share of a fork."""
-    return await units.outcome(drive.ctx, drive.spawned, command)
+    return await units.outcome(drive.ctx, drive.forks.running[command.path], command)
 
 
 PERFORM: Final[dict[type[Any], Callable[[Drive, Any], Awaitable[Record | None]]]] = {

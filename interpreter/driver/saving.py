@@ -3,18 +3,23 @@ records do, and a resume costs no more than a snapshot and as many records."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Final
 
 import orjson
 
 from durable import DurableContext
-from interpreter.walker import Evaluator, Program, Walk, restore, snapshot
+from interpreter.driver.flight import Flight
+from interpreter.driver.forks import Forks
+from interpreter.walker import Evaluator, Program, Walk, restore, snapshot, unit_of
 from interpreter.walker.commands import (
     EmitEvent,
     Evaluate,
     OpenFork,
     RunCall,
     SetTimer,
+    Spawn,
+    Unit,
     WaitForEvent,
 )
 
@@ -34,40 +39,70 @@ class Saving:
         self.due = _LEAST
         ctx.positions = {}
 
-    def done(self, name: str, command: Any) -> None:
+    def done(self, flight: Flight) -> None:
         """An operation is over: no snapshot needs its records any more."""
         positions = self._ctx.positions
         assert positions is not None
-        positions.pop(name, None)
-        if not (type(command) is RunCall and command.via != "workflow"):
-            # The others record under names derived from theirs.
-            for other in [key for key in positions if key.startswith((f"{name}:", f"{name}~"))]:
-                del positions[other]
+        for name in flight.record_names():
+            positions.pop(name, None)
 
-    def consider(self, walk: Walk, open_commands: list[Any]) -> None:
+    def consider(self, walk: Walk, flights: Iterable[Flight], forks: Forks) -> None:
         """Take a snapshot if it is lighter than the records since the last one."""
         if self._ctx.replaying or walk.settled is not None:
             return
-        form = {"walk": snapshot(walk), "open": [command.to_json() for command in open_commands]}
+        form = {
+            "walk": snapshot(walk),
+            "open": [_form(flight) for flight in flights],
+            "forks": forks.form(),
+            "spawned": self._ctx.spawned,
+        }
         data = orjson.dumps(form)
-        if len(data) > self._ctx.weight - self._last:
+        if self.is_worth(len(data)):
+            self._take(data)
+        else:
             self.due = self._last + len(data)
-            return
+
+    def is_worth(self, size: int) -> bool:
+        """Whether a snapshot of this size is lighter than what it saves a replay from reading."""
+        return size <= self._ctx.weight - self._last
+
+    def _take(self, data: bytes) -> None:
         self._ctx.save(data)
         self._last = self._ctx.weight
         self.due = self._last + max(_LEAST, len(data))
 
 
-def resumed(program: Program, evaluator: Evaluator, form: dict[str, Any]) -> tuple[Walk, list[Any]]:
-    """The walk of a snapshot, and the commands that were unanswered when it was taken."""
-    walk = restore(program, evaluator, form["walk"])
-    return walk, [_command(walk, one) for one in form["open"]]
+def _form(flight: Flight) -> dict[str, Any]:
+    """An operation under way. Of units only the paths: the walk knows the rest, and has it once for all of them."""
+    command = flight.command
+    form: dict[str, Any]
+    if type(command) is Unit:
+        form = {"tag": Unit.tag, "path": command.path}
+    elif type(command) is Spawn:
+        form = {"tag": Spawn.tag, "path": command.path, "units": [unit.path for unit in command.units]}
+    else:
+        form = command.to_json()
+    return {**form, "stopping": True} if flight.stopping else form
 
 
-def _command(walk: Walk, form: dict[str, Any]) -> Any:
-    body = dict(form)
-    command = _COMMANDS[body.pop("tag")](**body)
-    if hasattr(command, "retry"):
-        frame, i = walk.flight[command.path]
-        command.retry = frame.layout.nodes[i].retry
-    return command
+class Resumed:
+    """What a snapshot holds: the walk, and the operations that were under way."""
+
+    def __init__(self, program: Program, evaluator: Evaluator, form: dict[str, Any]) -> None:
+        self.walk = restore(program, evaluator, form["walk"])
+        self.forks: dict[str, Any] = form["forks"]
+        self.spawned: bool = form["spawned"]
+        self.open = [(self._command(dict(one)), "stopping" in one) for one in form["open"]]
+
+    def _command(self, form: dict[str, Any]) -> Any:
+        form.pop("stopping", None)
+        tag = form.pop("tag")
+        if tag == Unit.tag:
+            return unit_of(self.walk, form["path"])
+        if tag == Spawn.tag:
+            return Spawn(form["path"], [unit_of(self.walk, path) for path in form["units"]])
+        command = _COMMANDS[tag](**form)
+        if hasattr(command, "retry"):
+            frame, i = self.walk.flight[command.path]
+            command.retry = frame.layout.nodes[i].retry
+        return command

@@ -1,7 +1,7 @@
 """Branches and items that run as tasks of their own: what they are given, and how they come back.
 
 A unit's task runs the same workflow on its share of the plan and answers with data, so a failure inside it is
-the parent's to judge. What the parent reads of it is consumed in one recorded order, like everything else.
+the parent's to judge. How it ended is recorded in its parent too: one record, in the one recorded order.
 """
 
 from __future__ import annotations
@@ -39,7 +39,13 @@ def unit_in(given: dict[str, Any]) -> Unit | None:
 
 def answer(end: SettleRun) -> dict[str, Any]:
     """How a unit's task ends: with data, whatever it came to."""
-    return {"outcome": end.outcome, "value": end.value, "error": end.error, "writes": end.writes}
+    return {
+        "outcome": end.outcome,
+        "value": end.value,
+        "error": end.error,
+        "writes": end.writes,
+        "voids": end.value["voids"] if end.outcome == "succeeded" else end.voids,
+    }
 
 
 async def spawn(ctx: DurableContext, workflow: str, name: str, units: list[Unit], inputs: dict[str, Any]) -> Group:
@@ -48,20 +54,12 @@ async def spawn(ctx: DurableContext, workflow: str, name: str, units: list[Unit]
     return await ctx.spawn_many(workflow, given, options=Start(name=f"{name}:spawn", version=ctx.version))
 
 
-async def outcome(ctx: DurableContext, spawned: dict[str, Handle], unit: Unit) -> Settled:
+async def outcome(ctx: DurableContext, handle: Handle, unit: Unit) -> Settled:
     """Wait for a unit's task; one that was cancelled or lost failed as a whole."""
     try:
-        ended: dict[str, Any] = await ctx.wait_for(spawned[unit.path], mode="all", name=unit.path)
+        ended, pos = await ctx.join(handle, name=unit.path)
     except ChildFailed as exc:
-        ended = {"outcome": "failed", "error": seen_by_walker(exc)}
-    await in_turn(ctx, unit.path)
-    return Settled(unit.path, **ended)
-
-
-async def in_turn(ctx: DurableContext, name: str) -> None:
-    """Take a place in the recorded order: what was read of a child came after its record."""
-    await ctx.step(f"{name}:took", _nothing)
-
-
-async def _nothing() -> None:
-    return None
+        voids = [[ctx.task_id, exc.error["pos"]], [handle.task_id, None]]
+        return Settled(unit.path, "failed", error=seen_by_walker(exc), voids=voids)
+    inside = ended.pop("voids")
+    return Settled(unit.path, **ended, voids=[[ctx.task_id, pos], [handle.task_id, None], *inside] if inside else None)

@@ -6,13 +6,12 @@ from datetime import UTC, datetime
 from typing import Any
 
 from durable import DurableContext, Workflow
-from durable.errors import Cancelled
 from durable.workflow import Params
 from interpreter.driver import units
 from interpreter.driver.drive import Drive
 from interpreter.driver.failure import of_run
 from interpreter.driver.functions_protocol import Functions
-from interpreter.driver.saving import resumed
+from interpreter.driver.saving import Resumed
 from interpreter.plan import Plan
 from interpreter.walker import Evaluator, Program, Walk, require_sound, walk_of_unit
 from interpreter.walker.commands import Unit
@@ -34,7 +33,7 @@ def plan_workflow(
     """
     require_sound(plan)
     own = name or plan.name
-    runner = _Runner(plan, functions, evaluator, own, spawn_over)
+    runner = Runner(plan, functions, evaluator, own, spawn_over)
 
     async def body(ctx: DurableContext, **inputs: Any) -> Any:
         return await runner.run(ctx, inputs)
@@ -42,7 +41,7 @@ def plan_workflow(
     return Workflow(own, body, Params.of(body, own), **options)
 
 
-class _Runner:
+class Runner:
     """What all runs of one plan share in this process."""
 
     def __init__(self, plan: Plan, functions: Functions, evaluator: Evaluator, name: str, spawn_over: int):
@@ -55,24 +54,30 @@ class _Runner:
         self._calls: dict[Any, Any] = {}
 
     async def run(self, ctx: DurableContext, given: dict[str, Any]) -> Any:
+        drive, first = self.begin(ctx, given)
+        end = await drive.run(first)
+        if units.unit_in(given) is not None:
+            return units.answer(end)
+        if end.outcome == "cancelled":
+            ctx.cancel((end.error or {}).get("message") or "the run was stopped")
+        if end.outcome == "failed":
+            raise of_run(end)
+        return end.value
+
+    def begin(self, ctx: DurableContext, given: dict[str, Any]) -> tuple[Drive, Any]:
+        """The drive of a task that was started with this, and what moves it first."""
         unit = units.unit_in(given)
         inputs = given if unit is None else given[units.INPUTS]
         walk, first = self._begin(ctx, unit, inputs)
         drive = Drive(ctx, walk, self._functions, self._name, self._calls)
         drive.inputs = inputs
-        end = await drive.run(first)
-        if unit is not None:
-            return units.answer(end)
-        if end.outcome == "cancelled":
-            raise Cancelled("cancel:the run was stopped")
-        if end.outcome == "failed":
-            raise of_run(end)
-        return end.value
+        return drive, first
 
     def _begin(self, ctx: DurableContext, unit: Unit | None, inputs: dict[str, Any]) -> tuple[Walk, Any]:
         """Where the walk stands, and what moves it first: its start, or what a snapshot left open."""
         if ctx.snapshot is not None:
-            return resumed(self._program, self._evaluator, ctx.snapshot)
+            saved = Resumed(self._program, self._evaluator, ctx.snapshot)
+            return saved.walk, saved
         return self._walk(unit), Started({}, self._globals(ctx, inputs), spawn_over=self._spawn_over)
 
     def _walk(self, unit: Unit | None) -> Walk:

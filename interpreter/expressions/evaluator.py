@@ -63,9 +63,7 @@ class Templates:
                     raise
                 scope.saw(error.name, "undefined")
                 return False
-        if isinstance(value, str):
-            return value.strip().lower() not in FALSE_WORDS
-        return bool(value)
+        return is_true(value)
 
     def items(self, expr: Any, scope: Scope) -> list[Any]:
         """The items of a collection: a list as it is, a mapping as pairs, null as none."""
@@ -133,6 +131,11 @@ class Templates:
             return NOT_FOUND if value is MISSING else value
 
         return lookup
+
+
+def is_true(value: Any) -> bool:
+    """Whether a condition that came out as this holds."""
+    return value.strip().lower() not in FALSE_WORDS if isinstance(value, str) else bool(value)
 
 
 def _rendered(expr: Any, renders: list[tuple[Any, Render]]) -> Render | None:

@@ -10,15 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import durable
 from highway_dsl import Document, Workflow
 from highway_dsl.faults import Fault, Position
+from highway_dsl.mending import connected, hides_names
 from interpreter.driver import Functions, plan_workflow
 from interpreter.errors import ProgramError
 from interpreter.highway.check import check_templates, unheard_of
 from interpreter.highway.compiler import Compiler
+from interpreter.highway.constants import idle_tasks
 from interpreter.highway.evaluator import HighwayTemplates
 from interpreter.plan import Plan
 from interpreter.walker import check_plan
@@ -33,6 +35,8 @@ __all__ = [
 ]
 
 ITERATIONS = 10_000
+# Without an order among tasks that can be told apart there is no plan to speak of.
+_TANGLED: Final = frozenset(("circle", "duplicate_id", "task_id"))
 
 
 class HighwayError(ProgramError):
@@ -55,17 +59,25 @@ class Findings:
 def check_workflow(
     source: Workflow | Document[Workflow], *, others: Iterable[Workflow] = (), iterations: int = ITERATIONS
 ) -> Findings:
-    """All that is wrong or doubtful. `others` are the workflows it shares events with."""
-    workflow, positions = _read(source)
-    faults = [_placed(fault, positions) for fault in workflow.faults()]
-    if faults:
-        return Findings(None, tuple(faults), ())
-    compiler = Compiler(workflow, positions, iterations)
-    plan = compiler.plan()
-    found = [*check_templates(workflow, positions), *compiler.faults, *_faults_of(plan)]
+    """All that is wrong or doubtful. `others` are the workflows it shares events with.
+
+    A faulty workflow is checked as far as it can be understood: its author shall see everything at once.
+    """
+    workflow, positions, faults = _examined(source)
+    if workflow is None:
+        return Findings(None, _in_order(faults), ())
+    vague = any(hides_names(fault) for fault in faults)
+    faults += check_templates(workflow, positions, names=not vague)
+    plan, idle = None, list[Fault]()
+    if _TANGLED.isdisjoint(fault.kind for fault in faults):
+        compiler = Compiler(connected(workflow) if faults else workflow, positions, iterations)
+        plan = compiler.plan()
+        broken = [*compiler.faults, *_faults_of(plan)]
+        faults += broken
+        idle = [] if broken else idle_tasks(plan, positions)
     lint = source.lint() if isinstance(source, Document) else workflow.lint()
-    warnings = (*lint, *unheard_of(workflow, others, positions))
-    return Findings(None if found else plan, tuple(found), warnings)
+    warnings = (*lint, *idle, *unheard_of(workflow, others, positions))
+    return Findings(None if faults else plan, _in_order(faults), _in_order(warnings))
 
 
 def compile_workflow(source: Workflow | Document[Workflow], *, iterations: int = ITERATIONS) -> Plan:
@@ -84,20 +96,35 @@ def highway_workflow(
     iterations: int = ITERATIONS,
     **options: Any,
 ) -> durable.Workflow:
-    """The workflow for a worker. `options` are those of `plan_workflow`."""
-    plan = compile_workflow(source, iterations=iterations)
-    given = {"deadline": plan.meta.get("deadline"), **options}
+    """The workflow for a worker. `options` are those of `plan_workflow`; caps and deadline are the definition's own
+    unless they say otherwise."""
+    plan, own = compile_workflow(source, iterations=iterations), _read(source)[0]
+    given = {
+        "deadline": plan.meta.get("deadline"),
+        "deadline_action": own.deadline_action,
+        "max_active_runs": own.max_active_runs,
+        **options,
+    }
     return plan_workflow(plan, functions, HighwayTemplates(plan, strict=strict), **given)
+
+
+def _examined(source: Workflow | Document[Workflow]) -> tuple[Workflow | None, dict[str, Position], list[Fault]]:
+    """What there is to check, where it stands, and what is wrong with it already."""
+    if isinstance(source, Workflow):
+        workflow, faults = source.examined()
+        return (workflow if faults else source), {}, faults
+    return source.workflow, source.source.tasks, list(source.faults)
+
+
+def _in_order(faults: Iterable[Fault]) -> tuple[Fault, ...]:
+    """In the order of the document, as far as they have places in it."""
+    return tuple(sorted(faults, key=lambda f: (f.position.line, f.position.column) if f.position else (0, 0)))
 
 
 def _read(source: Workflow | Document[Workflow]) -> tuple[Workflow, dict[str, Position]]:
     if isinstance(source, Workflow):
         return source, {}
     return source.workflow, source.source.tasks
-
-
-def _placed(fault: Fault, positions: dict[str, Position]) -> Fault:
-    return fault if fault.position else fault.at(positions.get(fault.task_id or ""))
 
 
 def _faults_of(plan: Plan) -> list[Fault]:

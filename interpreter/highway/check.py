@@ -26,10 +26,13 @@ from interpreter.expressions import Dialect
 from interpreter.expressions.syntax import is_template
 from interpreter.highway.evaluator import parts_as_names
 from interpreter.highway.names import PART
+from interpreter.highway.order import Order
 from interpreter.highway.secrets import secrets_in
 from interpreter.highway.visibility import Visibility
 
-_DIALECT = Dialect(rewrite=parts_as_names)
+DIALECT = Dialect(rewrite=parts_as_names)
+# A text that asks whether a name is there may name what is not.
+_ASKS = re.compile(r"\b(default|d|defined|undefined)\b")
 _HOLE = re.compile(r"\{\{.*?\}\}")
 
 
@@ -41,31 +44,57 @@ class Text(NamedTuple):
     condition: bool = False
 
 
-def check_templates(workflow: Workflow, positions: dict[str, Position]) -> list[Fault]:
-    """Templates that do not parse, names that nothing can ever define, secrets where they would be stored."""
-    visible = Visibility(workflow)
+def check_templates(workflow: Workflow, positions: dict[str, Position], *, names: bool = True) -> list[Fault]:
+    """Templates that do not parse, names that nothing can ever define, secrets where they would be stored.
+
+    Without `names`, what is not defined is not judged.
+    """
+    known = Names(workflow)
     found: list[Fault] = []
     for loc, task in operators(workflow):
         for text in texts_of(task):
-            found += _check_text(visible, loc, task, text)
+            found += _check_text(known, loc, task, text)
+    found = [fault for fault in found if names or fault.kind != "undefined"]
     return [fault.at(positions.get(fault.task_id or "")) for fault in found]
 
 
-def _check_text(visible: Visibility, loc: Loc, task: BaseOperator, text: Text) -> Iterator[Fault]:
+def _check_text(names: Names, loc: Loc, task: BaseOperator, text: Text) -> Iterator[Fault]:
     where = (*loc, text.field)
     try:
-        names = _DIALECT.compile(text.text, "condition" if text.condition else "value").names
+        used = DIALECT.compile(text.text, "condition" if text.condition else "value").names
     except TemplateError as error:
         yield Fault("template", f"{text.field}: {error.message}", where, task.task_id)
         return
-    known = visible.names(task.task_id)
-    for name in sorted({name.partition(PART)[0] for name in names} - known):
-        near = visible.nearest(task.task_id, name)
-        hint = f"did you mean '{near}'?" if near else "declare it in variables, or pass it as inputs.<name>"
-        yield Fault("undefined", f"{text.field}: nothing defines '{name}'", where, task.task_id, hint)
+    for name in sorted({name.partition(PART)[0] for name in used}):
+        if said := names.missing(name, task.task_id, text):
+            yield Fault("undefined", f"{text.field}: {said[0]}", where, task.task_id, said[1])
     if text.field not in ("args", "kwargs") and secrets_in(text.text):
         hint = "only args and kwargs of tasks may hold secrets"
         yield Fault("secret", f"{text.field}: a secret would be stored here", where, task.task_id, hint)
+
+
+class Names:
+    """Which names are there for a task of one workflow."""
+
+    def __init__(self, workflow: Workflow) -> None:
+        self._visible = Visibility(workflow)
+        self._order = Order(workflow)
+
+    def missing(self, name: str, task_id: str, text: Text) -> tuple[str, str | None] | None:
+        """Why a name can never be there, and what to do about it."""
+        if name not in self._visible.names(task_id):
+            near = self._visible.nearest(task_id, name)
+            hint = f"did you mean '{near}'?" if near else "declare it in variables, or pass it as inputs.<name>"
+            return f"nothing defines '{name}'", hint
+        binders = sorted(self._visible.binders(name))
+        if not binders or _ASKS.search(text.text):
+            return None
+        if not all(self._order.is_later(binder, task_id) for binder in binders):
+            return None
+        if binders == [task_id]:
+            return f"'{name}' is not there yet: it is what this task gives", None
+        later = " and ".join(f"'{binder}'" for binder in binders)
+        return f"'{name}' is not there yet: it comes from {later}, and that is later", "let this task depend on it"
 
 
 def texts_of(task: BaseOperator) -> Iterator[Text]:

@@ -46,6 +46,11 @@ _JOINS: Final[dict[JoinMode, Trigger]] = {
     JoinMode.ALL_SUCCESS: "all_success",
     JoinMode.ONE_SUCCESS: "one_success",
 }
+_ENDS: Final[dict[str, Literal["succeeded", "failed", "cancelled"]]] = {
+    "completed": "succeeded",
+    "failed": "failed",
+    "cancelled": "cancelled",
+}
 Spawn = Literal["never", "auto", "always"]
 _DEFAULT: Final = "(default)"
 # Zero seconds or a factor of zero say "at once"; the plan wants a number above zero.
@@ -151,9 +156,10 @@ class Operators:
         return Pass(**{**common, "trigger": _JOINS[JoinMode(task.join_mode)]})
 
     def _terminate(self, task: TerminateOperator, common: dict[str, Any]) -> Node:
-        done = task.status == "completed"
-        value = (task.result or None) if done else task.reason or f"ended as {task.status} by {task.task_id}"
-        return Return(exit="terminate", outcome="succeeded" if done else "failed", value=value, **common)
+        outcome = _ENDS[task.status]
+        reason = task.reason or f"ended as {task.status} by {task.task_id}"
+        value = (task.result or None) if outcome == "succeeded" else reason
+        return Return(exit="terminate", outcome=outcome, value=value, **common)
 
 
 _MAKERS: Final[tuple[tuple[type[BaseOperator], Any], ...]] = (

@@ -35,6 +35,8 @@ def _templates(value: Any) -> Iterator[str]:
 
 
 def _paths(text: str) -> list[tuple[str | int, ...]]:
+    if "secrets" not in text:  # compiling is slow, and most texts name none
+        return []
     try:
         return _DIALECT.compile(text).paths
     except TemplateError:

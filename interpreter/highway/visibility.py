@@ -19,9 +19,12 @@ class Visibility:
         self._chains = {name: chains[0] for name, chains in enclosing_loops(workflow.tasks.values()).items()}
         self._handlers = self._called_back()
         self._bound: dict[str | None, set[str]] = {None: set()}
+        self._binders: dict[str, set[str]] = {}
         for task_id, task in self._tasks.items():
             for loop in self._homes(task_id):
                 self._bound.setdefault(loop, set()).update(_binds(task))
+            for name in _binds(task):
+                self._binders.setdefault(name, set()).add(task_id)
 
     def names(self, task_id: str) -> frozenset[str]:
         """What a template of this task may name."""
@@ -32,6 +35,11 @@ class Visibility:
             if isinstance(self._tasks[loop], ForEachOperator):
                 found.add(ITEM)
         return frozenset(found | CAUSE if self._knows_cause(task_id, loops) else found)
+
+    def binders(self, name: str) -> set[str]:
+        """The tasks that give a name its value, if only tasks do."""
+        known = name in self._everywhere or name in (ITEM, *CAUSE)
+        return set() if known else self._binders.get(name, set())
 
     def nearest(self, task_id: str, name: str) -> str | None:
         return nearest(name, sorted(self.names(task_id)))

@@ -62,6 +62,7 @@ and members; outsiders follow the end. A callback handler is a node `handler@own
 from __future__ import annotations
 
 from interpreter.walker.check import check_plan, require_sound
+from interpreter.walker.many import unit_of
 from interpreter.walker.program import Program
 from interpreter.walker.reducer import apply, walk_of_unit
 from interpreter.walker.retry import error_matches, next_try
@@ -84,6 +85,7 @@ __all__ = [
     "require_sound",
     "restore",
     "snapshot",
+    "unit_of",
     "walk_of_unit",
     "why",
 ]

@@ -44,6 +44,7 @@ def attempt_settled(walk: Walk, frame: Frame, i: int, node: Attempt, kid: Frame,
 
 def _open_handler(walk: Walk, frame: Frame, i: int, node: Attempt, position: int, error: dict[str, Any]) -> None:
     handler = node.handlers[position]
+    frame.data[i].pop("voids", None)
     frame.data[i]["decision"] = {"handler": position, "saw": {"error": error.get("type")}}
     walk.tell(frame, i, "handler", frame.data[i]["decision"])
     walk.handled.append(error.get("node") or frame.path(i))

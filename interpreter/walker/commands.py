@@ -140,7 +140,7 @@ class Note(Message):
 
 @dataclass(slots=True)
 class SettleRun(Message):
-    """The walk has ended. Nothing follows."""
+    """The walk has ended. Nothing follows. `voids` are the records that led to a failure."""
 
     tag: ClassVar[str] = "settle_run"
     outcome: Literal["succeeded", "failed", "cancelled"]
@@ -149,6 +149,7 @@ class SettleRun(Message):
     handled: list[str] = field(default_factory=list)
     parked: list[str] = field(default_factory=list)
     writes: dict[str, Any] = field(default_factory=dict)
+    voids: list[list[Any]] = field(default_factory=list)
 
 
 Command = (

@@ -9,7 +9,7 @@ from interpreter.errors import ExpressionError
 from interpreter.plan import Owner
 from interpreter.walker import bodies, cycles, leaves, many
 from interpreter.walker.frame import Frame
-from interpreter.walker.owners import Outcome, conclude, expression_failed, frame_outcome, set_timeout
+from interpreter.walker.owners import Outcome, add_voids, conclude, expression_failed, frame_outcome, set_timeout
 from interpreter.walker.settling import end_failed, fail, finish
 from interpreter.walker.states import (
     CANCELLED,
@@ -222,6 +222,8 @@ def child_settled(walk: Walk, kid: Frame) -> None:
     if kid.base is not None and outcome.status != CANCELLED:
         for name, value in kid.patch().items():
             frame.write(name, value)
+    if outcome.status in (FAILED, CANCELLED):
+        add_voids(frame, i, kid.voids)
     if frame.stop is not None:
         stopped_owner(walk, frame, i)
     elif "ending" in frame.data[i]:

@@ -18,8 +18,8 @@ class Frame:
     """The states of one execution.
 
     `slot` is the iteration, branch, handler or attempt it stands for. `base` cuts it off from the names of
-    its parent: it sees those of `base` instead. `data` holds what single nodes keep: errors, decisions, the
-    progress of owners.
+    its parent: it sees those of `base` instead. `voids` are the records behind its failures. `data` holds
+    what single nodes keep: errors, decisions, the progress of owners.
     """
 
     __slots__ = (
@@ -51,6 +51,7 @@ class Frame:
         "status",
         "stop",
         "vars",
+        "voids",
     )
 
     def __init__(self, key: str, layout: Layout, parent: Frame | None = None, owner: int = -1, slot: int = 0) -> None:
@@ -82,6 +83,7 @@ class Frame:
         self.exit: dict[str, Any] | None = None
         self.leaving: dict[str, dict[str, Args]] | None = None
         self.failures: list[int] = []
+        self.voids: list[list[Any]] = []
         self.kids: dict[int, dict[str, Frame]] = {}
 
     def path(self, i: int) -> str:

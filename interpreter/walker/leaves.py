@@ -66,11 +66,11 @@ def _labels(walk: Walk, node: Choose, scope: Scope) -> tuple[list[str], Any]:
 
 def _case_holds(walk: Walk, case: Case, on: Any, scope: Scope) -> bool:
     if case.equals is not None:
-        return case.equals in _texts(on)
+        return case.equals in texts(on)
     return walk.evaluator.truth(case.when, scope)
 
 
-def _texts(value: Any) -> tuple[str, ...]:
+def texts(value: Any) -> tuple[str, ...]:
     # Booleans and null are spelt one way in Python and another in YAML; authors write either.
     if value is None:
         return ("None", "null")

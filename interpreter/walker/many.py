@@ -14,6 +14,7 @@ from interpreter.walker.commands import OpenFork, Spawn, Unit
 from interpreter.walker.frame import Frame
 from interpreter.walker.owners import (
     Outcome,
+    add_voids,
     conclude,
     end_early,
     end_owner,
@@ -132,6 +133,14 @@ def _unit(frame: Frame, i: int, node: Many, start: int, end: int) -> Unit:
     return Unit(*where, start, end, data["length"], stem(frame, i), items, base)
 
 
+def unit_of(walk: Walk, path: str) -> Unit:
+    """The unit of this path that is open in a walk; for a driver that goes on from a snapshot."""
+    frame, i = walk.flight[path]
+    node = frame.layout.nodes[i]
+    assert isinstance(node, Each | Fork)
+    return _unit(frame, i, node, *frame.data[i]["units"][path])
+
+
 def _slot_name(node: Many, head: str, slot: int | str) -> str:
     return f"{head}[{slot}]" if isinstance(node, Each) else f"{head}#{slot}"
 
@@ -144,14 +153,20 @@ def unit_settled(walk: Walk, frame: Frame, i: int, record: Settled) -> None:
     for name, value in (record.writes or {}).items():
         frame.write(name, value)
     if record.outcome == "succeeded":
+        if record.value["strays"]:
+            walk.voids.extend(record.voids or ())
         walk.handled.extend(record.value["handled"])
         walk.expired.extend(record.value["parked"])
+        walk.strays.extend(record.value["strays"])
     for slot, outcome in zip(range(start, end), _slots(record, end - start), strict=True):
         _keep(data, slot, outcome)
+    failed = any(str(slot) in data["errors"] for slot in range(start, end))
+    if failed:
+        add_voids(frame, i, record.voids)
     if "ending" in data:
         conclude(walk, frame, i)
     else:
-        _go_on(walk, frame, i, failed=any(str(slot) in data["errors"] for slot in range(start, end)))
+        _go_on(walk, frame, i, failed=failed)
 
 
 def _slots(record: Settled, count: int) -> list[Outcome]:
@@ -260,7 +275,7 @@ def _first_error(data: dict[str, Any]) -> dict[str, Any]:
 def _end(walk: Walk, frame: Frame, i: int, node: Many) -> None:
     data = frame.data[i]
     if walk.unit is not None and data.get("unit"):
-        walk.unit["result"] = {"slots": _slot_outcomes(data)}
+        walk.unit["result"] = {"slots": _slot_outcomes(data), "voids": data.get("voids", [])}
         finish(walk, frame, i, SUCCEEDED)
     elif data["errors"] and node.on_error == "fail":
         fail_owner(walk, frame, i, _first_error(data))

@@ -64,7 +64,10 @@ def fail_owner(walk: Walk, frame: Frame, i: int, error: dict[str, Any], chosen: 
     if again is not None and frame.stop is None:
         _try_again(walk, frame, i, *again)
         return
+    voids = data.get("voids")
     _close(walk, frame, i)
+    if voids:
+        frame.data[i]["voids"] = voids
     if chosen is None:
         fail(walk, frame, i, error)
     else:
@@ -111,6 +114,12 @@ def conclude(walk: Walk, frame: Frame, i: int) -> None:
         fail_owner(walk, frame, i, ending["error"])
     else:
         end_owner(walk, frame, i, ending["value"])
+
+
+def add_voids(frame: Frame, i: int, voids: list[list[Any]] | None) -> None:
+    """Keep the records behind what may become this node's failure."""
+    if voids:
+        frame.note(i).setdefault("voids", []).extend(voids)
 
 
 def time_out(walk: Walk, frame: Frame, i: int) -> None:

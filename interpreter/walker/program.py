@@ -73,6 +73,7 @@ class Layout:
         "gated",
         "gpending",
         "guarded",
+        "handlers",
         "ids",
         "index",
         "ins",
@@ -106,7 +107,7 @@ class Layout:
         self.binds = [(node.bind, node.unpack) for node in graph.nodes]
         self.calls = [_call_parts(node) for node in graph.nodes]
         self.guarded = [node.guard is not None for node in graph.nodes]
-        self.rules = [_rule(node) for node in graph.nodes]
+        self.rules = [rule_of(node) for node in graph.nodes]
         self.mirrors = [self._mirrored(node) for node in graph.nodes]
         self.final = self.index[final] if final is not None else -1
         self._wire()
@@ -126,6 +127,7 @@ class Layout:
         self.gpending = [sum(edge.gate for edge in edges) for edges in self.ins]
         self.gated = [count > 0 for count in self.gpending]
         self.arcs = [tuple(edge for edge in edges if edge.kind == "arc") for edges in outs]
+        self.handlers = [any(edge.kind in ("on_success", "on_failure") for edge in edges) for edges in self.ins]
         self.watched = [any(edge.kind == "on_failure" for edge in edges) for edges in outs]
         self.carried = [any(self._ends_operator(edge) for edge in edges) for edges in outs]
         self.unless_of: dict[int, list[EdgeInfo]] = {}
@@ -234,7 +236,7 @@ def _through(graph: Graph) -> frozenset[str] | str:
     return frozenset() if graph.writes == "local" else frozenset(graph.writes)
 
 
-def _rule(node: Node) -> str:
+def rule_of(node: Node) -> str:
     if isinstance(node, Pass) and node.mirrors is not None:
         return "mirror"
     if node.join == "each":

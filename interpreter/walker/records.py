@@ -23,7 +23,8 @@ class Started(Message):
 
 @dataclass(slots=True)
 class Settled(Message):
-    """A command has its outcome. `writes` are names the performer set besides its value."""
+    """A command has its outcome. `writes` are names the performer set besides its value; `voids` are the records, each
+    [task, position], that a retry of the run has to take back for this outcome not to count."""
 
     tag: ClassVar[str] = "settled"
     path: str
@@ -32,16 +33,18 @@ class Settled(Message):
     error: dict[str, Any] | None = None
     writes: dict[str, Any] | None = None
     now: float | None = None
+    voids: list[list[Any]] | None = None
 
 
 @dataclass(slots=True)
 class Fired(Message):
-    """A timer came due."""
+    """A timer came due. `voids` as for `Settled`."""
 
     tag: ClassVar[str] = "fired"
     path: str
     timer: Timer = "wait"
     now: float | None = None
+    voids: list[list[Any]] | None = None
 
 
 @dataclass(slots=True)

@@ -9,7 +9,7 @@ from interpreter.walker.commands import Command, SetTimer, SettleRun, Unit
 from interpreter.walker.firing import child_settled, look_at, stopped_owner
 from interpreter.walker.frame import Frame
 from interpreter.walker.many import begin_unit, open_as, unit_settled
-from interpreter.walker.owners import begin_again, frame_outcome, time_out, timeout_error
+from interpreter.walker.owners import add_voids, begin_again, frame_outcome, time_out, timeout_error
 from interpreter.walker.program import Program
 from interpreter.walker.quiescence import settle_quiet, unpark
 from interpreter.walker.records import CancelAsked, Fired, Opened, Record, Settled, Started
@@ -104,6 +104,8 @@ def _settled(walk: Walk, record: Settled) -> None:
     if layout.kinds[i] == "wait":
         return
     del walk.flight[record.path]
+    if record.outcome != "succeeded":
+        add_voids(frame, i, record.voids)
     if record.writes:
         for name, value in record.writes.items():
             frame.write(name, value)
@@ -123,12 +125,13 @@ def _unit_settled(walk: Walk, frame: Frame, i: int, record: Settled) -> None:
         unit_settled(walk, frame, i, record)
         return
     frame.data[i]["units"].pop(record.path)
+    add_voids(frame, i, record.voids)
     stopped_owner(walk, frame, i)
 
 
 def _fired(walk: Walk, record: Fired) -> None:
     if record.timer == "timeout":
-        _timed_out(walk, record.path)
+        _timed_out(walk, record)
         return
     found = walk.flight.get(record.path)
     if found is None or own_timer(*found) != record.timer:
@@ -141,16 +144,18 @@ def _fired(walk: Walk, record: Fired) -> None:
         succeed(walk, frame, i, None)
 
 
-def _timed_out(walk: Walk, path: str) -> None:
-    if path == "":
+def _timed_out(walk: Walk, record: Fired) -> None:
+    if record.path == "":
+        _root(walk).voids.extend(record.voids or ())
         stop_frame(walk, _root(walk), "timeout")
         return
-    key, _, node = path.rpartition("/")
+    key, _, node = record.path.rpartition("/")
     frame = walk.frames.get(key)
     if frame is None:
         return
     i = frame.layout.index[node]
     if frame.data.get(i, {}).get("timer"):
+        add_voids(frame, i, record.voids)
         time_out(walk, frame, i)
 
 
@@ -214,12 +219,20 @@ def _settle_run(walk: Walk, root: Frame) -> None:
         outcome = "failed" if status == FAILED else "cancelled"
     elif walk.expired and walk.program.plan.parked_fails:
         outcome, error = "failed", _parked_error(walk)
+    elif walk.strays and walk.unit is None:
+        outcome, error = "failed", min(walk.strays, key=lambda stray: str(stray["node"]))
     if walk.unit is not None and outcome == "succeeded":
-        value = {**walk.unit["result"], "handled": walk.handled, "parked": walk.expired}
-    walk.settled = SettleRun(outcome, value, error, walk.handled, walk.expired)
+        value = _of_unit(walk, walk.unit["result"])
+    walk.settled = SettleRun(outcome, value, error, walk.handled, walk.expired, voids=[*root.voids, *walk.voids])
     if walk.unit is not None:
         walk.settled.writes = root.vars
     walk.out.append(walk.settled)
+
+
+def _of_unit(walk: Walk, result: dict[str, Any]) -> dict[str, Any]:
+    """What a unit's slots came to, and what else happened in it that concerns the whole run."""
+    more = {"handled": walk.handled, "parked": walk.expired, "strays": walk.strays}
+    return {**result, **more, "voids": [*result["voids"], *walk.voids]}
 
 
 def _left(root: Frame) -> tuple[str, Any, dict[str, Any] | None]:
@@ -227,7 +240,7 @@ def _left(root: Frame) -> tuple[str, Any, dict[str, Any] | None]:
     if exit["outcome"] == "succeeded":
         return "succeeded", exit["value"], None
     error = {"type": "Terminated", "message": str(exit["value"]), "mro": ["Terminated"], "node": exit["node"]}
-    return "failed", exit["value"], error
+    return exit["outcome"], exit["value"], error
 
 
 def _parked_error(walk: Walk) -> dict[str, Any]:

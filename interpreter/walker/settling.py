@@ -102,6 +102,14 @@ def _account(walk: Walk, frame: Frame, i: int, status: str, chosen: Chosen) -> N
     walk.tell(frame, i, NAMES[status])
     if status == FAILED or (status == CANCELLED and frame.stop is None):
         _count_failure(walk, frame, i, handled=status == FAILED and bool(frame.layout.watched[i] or chosen))
+    elif status == CANCELLED:
+        frame.voids.extend(_voids(frame, i))
+
+
+def _voids(frame: Frame, i: int) -> list[list[Any]]:
+    """The records behind a node's failure; kept with it until it is final."""
+    found: list[list[Any]] = frame.data.get(i, {}).pop("voids", [])
+    return found
 
 
 def _count_failure(walk: Walk, frame: Frame, i: int, *, handled: bool) -> None:
@@ -111,9 +119,22 @@ def _count_failure(walk: Walk, frame: Frame, i: int, *, handled: bool) -> None:
     # The end of a two-phase operator answers for its members.
     if plan.fails_when == "unhandled" and (handled or frame.layout.carried[i]):
         return
+    if frame.layout.handlers[i] and frame.parent is not None:
+        _fail_run(walk, frame, i)
+        return
     frame.failures.append(i)
+    frame.voids.extend(_voids(frame, i))
     if not handled and frame.stop is None and (plan.fail_fast or _owner_is_hasty(frame)):
         walk.todo.append((frame, HALT))
+
+
+def _fail_run(walk: Walk, frame: Frame, i: int) -> None:
+    """A callback handler failed inside an operator: that fails the run, and never the operator."""
+    error = frame.data.get(i, {}).get("error") or {"type": "Cancelled", "message": f"{frame.path(i)} was cancelled"}
+    walk.strays.append({"node": frame.path(i), **error})
+    walk.voids.extend(_voids(frame, i))
+    if walk.program.plan.fail_fast and walk.root is not None:
+        walk.todo.append((walk.root, HALT))
 
 
 def _owner_is_hasty(frame: Frame) -> bool:

@@ -25,6 +25,8 @@ def snapshot(walk: Walk) -> dict[str, Any]:
         "spawn_over": walk.spawn_over,
         "handled": list(walk.handled),
         "expired": list(walk.expired),
+        "strays": list(walk.strays),
+        "voids": list(walk.voids),
         "unit": dict(walk.unit) if walk.unit is not None else None,
         "settled": walk.settled.to_json() if walk.settled is not None else None,
         "frames": [_frame_form(frame) for frame in walk.frames.values()],
@@ -52,6 +54,7 @@ def _frame_form(frame: Frame) -> dict[str, Any]:
         "exit": frame.exit,
         "leaving": _copied(frame.leaving) if frame.leaving is not None else None,
         "failures": list(frame.failures),
+        "voids": list(frame.voids),
     }
     return {key: part for key, part in form.items() if part not in (None, {}, [])}
 
@@ -84,6 +87,7 @@ def restore(program: Program, evaluator: Evaluator, form: dict[str, Any], trace:
     walk = Walk(program, evaluator, trace)
     walk.now, walk.globals, walk.spawn_over = form["now"], form["globals"], form["spawn_over"]
     walk.handled, walk.expired = list(form["handled"]), list(form["expired"])
+    walk.strays, walk.voids = list(form["strays"]), list(form["voids"])
     walk.unit = dict(form["unit"]) if form["unit"] is not None else None
     walk.settled = _settled(form["settled"])
     for part in form["frames"]:
@@ -116,6 +120,7 @@ def _restore_frame(walk: Walk, form: dict[str, Any]) -> None:
     frame.stop, frame.exit = form.get("stop"), form.get("exit")
     frame.leaving = _copied(form["leaving"]) if "leaving" in form else None
     frame.failures = list(form.get("failures", ()))
+    frame.voids = list(form.get("voids", ()))
     frame.base = _restored_base(walk, frame, form.get("base"))
 
 

@@ -25,8 +25,9 @@ Trace = Callable[[str, str], None]
 class Walk:
     """Frames, what is in flight, and the queue of the record being applied.
 
-    `flight` maps the path of each unanswered command to its node. `trace`, if set, is called with path and
-    state of every node that becomes final.
+    `flight` maps the path of each unanswered command to its node. `strays` are the errors of handlers that
+    failed inside an operator: they fail the run only; `voids` are the records behind them. `trace`, if set, is
+    called with path and state of every node that becomes final.
     """
 
     __slots__ = (
@@ -43,9 +44,11 @@ class Walk:
         "root",
         "settled",
         "spawn_over",
+        "strays",
         "todo",
         "trace",
         "unit",
+        "voids",
     )
 
     def __init__(self, program: Program, evaluator: Evaluator, trace: Trace | None = None) -> None:
@@ -61,6 +64,8 @@ class Walk:
         self.spawn_over = 32
         self.handled: list[str] = []
         self.expired: list[str] = []
+        self.strays: list[dict[str, Any]] = []
+        self.voids: list[list[Any]] = []
         self.settled: SettleRun | None = None
         self.unit: dict[str, Any] | None = None
         self.todo: deque[tuple[Frame, int]] = deque()

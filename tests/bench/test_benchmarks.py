@@ -42,8 +42,19 @@ def test_every_benchmark_says_what_it_measured_and_what_the_limits_were(everythi
 def test_budgets_that_are_ratios_to_our_own_numbers_are_judged(everything: list[dict]) -> None:
     """Where a budget compares with our own limits or another case of ours, the verdict is there."""
     judged = {result["bench"] for result in everything if result["budgets"]}
-    assert judged >= {"W1", "W2", "W5", "W6", "idle", "churn"}
+    assert judged >= {"W1", "W2", "W5", "W6", "highway", "idle", "churn"}
     assert all(type(budget["met"]) is bool for result in everything for budget in result["budgets"])
+
+
+def test_the_highway_benchmark_compares_in_one_run_and_counts_nodes(everything: list[dict]) -> None:
+    """The same steps in code and as data on one worker, their ratio judged, and the walker's cost per node beside."""
+    cases = [result for result in everything if result["bench"] == "highway"]
+    *side_by_side, alone = cases
+    for case in side_by_side:
+        values = case["values"]
+        assert values["of the code-first rate"] == pytest.approx(values["steps/s"] / values["steps/s in code"])
+        assert [budget["must"] for budget in case["budgets"]] == [">= 0.4"]
+    assert alone["values"]["us/node"] > 0
 
 
 @pytest.mark.parametrize(("actual", "at_least", "met"), [(0.5, True, True), (0.4, True, False), (0.5, False, False)])

@@ -127,6 +127,35 @@ def test_run_shows_the_steps_of_a_file(durable: Command, file: str) -> None:
     assert "ship done" not in said.out
 
 
+@pytest.mark.parametrize("verb", [["deploy"], ["run", "--wait"]])
+def test_a_python_file_is_run_once_on_its_way_to_the_store(
+    durable: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: list[str]
+) -> None:
+    """What it does besides building its workflow is done once."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / f"once_{verb[0]}.py").write_text(
+        "from highway_dsl import WorkflowBuilder\nwith open('ran', 'a') as ran: ran.write('x')\n"
+        "flow = WorkflowBuilder('once').task('one', 'tools.echo').build()\n"
+    )
+    said = durable(verb[0], f"once_{verb[0]}.py", *verb[1:])
+    assert (said.code, (tmp_path / "ran").read_text()) == (exits.OK, "x"), said.err
+
+
+def test_a_python_file_whose_workflow_is_wrong_says_what(
+    durable: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same faults, a line each, whichever verb runs it."""
+    monkeypatch.chdir(tmp_path)
+    text = "from highway_dsl import WorkflowBuilder\nWorkflowBuilder('x').task('a', 'f', dependencies=['no']).build()\n"
+    (tmp_path / "wrongly_built.py").write_text(text)
+    for verb in ("check", "deploy", "run"):
+        said = durable(verb, "wrongly_built.py")
+        assert said.code == exits.REFUSED
+        assert "task 'a': dependencies: there is no task 'no'" in said.err
+        assert "Traceback" not in said.err
+        assert "validation error" not in said.err
+
+
 def test_run_ends_as_its_run_does(durable: Command, tmp_path: Path) -> None:
     """A failed run is exit code 1, with the reason."""
     path = tmp_path / "fails.yaml"

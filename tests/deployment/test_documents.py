@@ -126,3 +126,22 @@ tasks:
     await runtime.client.result(run_id, timeout=60)
     rows = await runtime.sql("select distinct version from durable.task")
     assert rows == [(loaded.deployment().version,)]
+
+
+async def test_a_function_with_a_timeout_logs_from_its_process(runtime: Any, tmp_path: Path) -> None:
+    """A plain function that can be killed runs in a process; what it logs by its step is stored all the same."""
+    text = """
+name: spoken
+tasks:
+  say:
+    task_id: say
+    operator_type: task
+    function: tests.languages.tools.offered.told_in_thread
+    timeout_policy: {timeout: PT60S}
+"""
+    (loaded,) = load(written(tmp_path, "spoken.yaml", text))
+    await runtime.work(catalogue=Deployed(["tests."], Vault(runtime.dsn)))
+    await runtime.client.deploy(loaded.deployment())
+    run_id = await runtime.client.start("spoken")
+    assert await runtime.client.result(run_id, timeout=60) == "say"
+    assert [(line.step, line.message) for line in await runtime.client.logs(run_id)] == [("say", "from a thread")]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from durable.faults import POINTS
+from durable.faults import WORKER_POINTS
 from tests.faults.scene import Scene
 
 
@@ -15,7 +15,7 @@ def test_without_any_fault_the_oracle_is_content(scene: Scene) -> None:
     scene.finish()
 
 
-@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize("point", WORKER_POINTS)
 def test_a_worker_killed_at_any_point_loses_and_repeats_nothing(scene: Scene, point: str) -> None:
     """One worker is killed when it comes to a point for the first time, the next one at the third: every run ends
     right, no recorded step runs again, no transaction step takes effect twice."""

@@ -80,7 +80,7 @@ async def test_a_worker_prunes_by_itself(runtime: Any) -> None:
 
 async def test_retention_that_fails_does_not_end_the_worker(runtime: Any) -> None:
     """The worker goes on as the same one, and retention is tried again."""
-    await runtime.sql("alter function durable.prune_runs(timestamptz, int, timestamptz) rename to hidden")
+    await runtime.sql("alter function durable.prune_runs(timestamptz, int, uuid) rename to hidden")
     worker = await runtime.work(hello, prune_seconds=0.01)
     before = worker.term.worker_id
     for _ in range(20):

@@ -195,3 +195,76 @@ def attempt(worker: HandWorker, most: list[int]) -> None:
         return
     counts: list[Any] = worker.store.column("select count(*) from durable.hold group by cap_key")
     most.append(max(counts, default=0))
+
+
+def test_a_run_may_count_under_a_cap_of_its_own(store: Store, worker: HandWorker) -> None:
+    """Named by the start instead of the workflow's: it has its own limit, and takes no slot from the others."""
+    store.register("order", max_active_runs=1)
+    store.run("insert into durable.cap (cap_key, slots) values ('b:x', 2)")
+    own = [store.start("order", active_cap="b:x") for _ in range(3)]
+    usual = [store.start("order") for _ in range(2)]
+    settle(worker)
+    assert store.states(own) == ["ready", "ready", "queued"]
+    assert store.states(usual) == ["ready", "queued"]
+
+
+def test_a_cap_of_its_own_holds_for_a_workflow_without_caps(store: Store, worker: HandWorker) -> None:
+    store.run("insert into durable.cap (cap_key, slots) values ('b:x', 1)")
+    runs = [store.start("order", active_cap="b:x"), store.start("order", active_cap="b:x"), store.start("order")]
+    settle(worker)
+    assert store.states(runs) == ["ready", "queued", "ready"]
+
+
+def test_a_run_may_be_outside_the_active_cap_but_not_outside_the_running_one(store: Store, worker: HandWorker) -> None:
+    """An empty name means no active cap; how many run at once stays exact."""
+    store.register("order", max_active_runs=1)
+    runs = [store.start("order", active_cap="") for _ in range(3)]
+    assert store.states(runs) == ["ready"] * 3
+    store.register("paced", max_active_runs=1, max_running=2)
+    paced = [store.start("paced", active_cap="") for _ in range(3)]
+    settle(worker)
+    assert store.states(paced) == ["ready", "ready", "queued"]
+
+
+def test_a_limit_beside_the_workflow_goes_before_its_own(store: Store, worker: HandWorker) -> None:
+    """It caps a workflow that has none, and replaces the one that it has."""
+    store.run("insert into durable.cap (cap_key, slots) values ('a:order', 2)")
+    runs = [store.start("order") for _ in range(3)]
+    settle(worker)
+    assert store.states(runs) == ["ready", "ready", "queued"]
+    store.register("order", max_active_runs=1)
+    worker.end(worker.claim_one())
+    settle(worker)
+    assert store.states(runs) == ["succeeded", "ready", "ready"]
+
+
+def test_a_held_cap_admits_nobody_until_it_is_let_go(store: Store, worker: HandWorker) -> None:
+    store.register("order", max_active_runs=5)
+    store.run("insert into durable.cap (cap_key, held) values ('a:order', true)")
+    run = store.start("order")
+    settle(worker)
+    assert store.state(run) == "queued"
+    store.run("select durable.release_runs('order')")
+    settle(worker)
+    assert store.state(run) == "ready"
+
+
+def test_a_child_under_its_parents_own_cap_uses_its_slot(store: Store, worker: HandWorker) -> None:
+    """As with the workflow's cap: otherwise one slot would wait for itself."""
+    store.register("order", max_active_runs=1)
+    store.run("insert into durable.cap (cap_key, slots) values ('b:x', 1)")
+    store.start("order", active_cap="b:x")
+    settle(worker)
+    [child] = worker.spawn(worker.claim_one(), "order", active_cap="b:x")
+    settle(worker)
+    assert store.state(child) == "ready"
+
+
+def test_a_queued_task_names_who_holds_its_slots(store: Store, worker: HandWorker) -> None:
+    """For each cap that it waits for, with the limit; one that waits for nothing names nobody."""
+    store.register("order", max_active_runs=1)
+    first, second = store.start("order"), store.start("order")
+    settle(worker)
+    sql = "select cap_key, slots, run_id::text, workflow from durable.holders(%s)"
+    assert store.rows(sql, second) == [("a:order", 1, first, "order")]
+    assert store.rows(sql, first) == []

@@ -31,6 +31,17 @@ def test_later_ids_are_greater(monkeypatch: pytest.MonkeyPatch) -> None:
     assert made == sorted(made) == [str(one) for one in sorted(map(uuid.UUID, made))]
 
 
+def test_fine_ids_keep_the_order_within_a_millisecond(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A microsecond later is greater; they are ids of version 7 like the others."""
+    ticks = iter(range(1_700_000_000_000_000_000, 1_700_000_000_002_000_000, 250))
+    # Twice an id: once for its fraction, once for its noise.
+    pairs = (tick for tick in ticks for _ in range(2))
+    monkeypatch.setattr(ids.time, "time_ns", lambda: next(pairs))
+    made = [ids.fine_uuid7() for _ in range(2000)]
+    assert made[::4] == sorted(made[::4])
+    assert {(one.version, one.variant) for one in map(uuid.UUID, made)} == {(7, uuid.RFC_4122)}
+
+
 @given(st.integers(0, 300))
 def test_children_are_counted_on_from_the_first(count: int) -> None:
     """Consecutive, in order, valid, and within the span of first and last."""

@@ -123,3 +123,30 @@ async def test_a_retry_that_names_nothing_changes_nothing() -> None:
     """A run that was cancelled has no failure to take away."""
     replay = Replay("r", [*records("a", "b"), retry(2, None)])
     assert await taken(replay, "a", "b", "c") == [0, 1, None]
+
+
+def retry_all(pos: int, *voids: int) -> Record:
+    return Record(pos, "retry", "retry", {"void": voids[0], "voids": list(voids)})
+
+
+async def test_a_retry_takes_all_the_failures_that_it_names() -> None:
+    """Each is performed again; what succeeded beside them is offered."""
+    past = [*records("a", "ship", "fine", "bill"), retry_all(4, 1, 3)]
+    assert await taken(Replay("r", past), "a", "ship", "fine", "bill") == [0, None, 2, None]
+
+
+async def test_a_retry_may_name_a_failure_that_an_earlier_one_left_on_offer() -> None:
+    """A failure that was taken over from before the first retry is taken back by the second."""
+    past = [*records("a", "ship", "bill"), retry(3, 1), Record(4, "step", "ship", 4), retry(5, 2)]
+    assert await taken(Replay("r", past), "a", "ship", "bill") == [0, 4, None]
+
+
+async def test_a_replay_has_caught_up_when_the_last_taker_has_its_record() -> None:
+    """A record that is on its way to a branch has not happened again yet."""
+    replay = Replay("r", records("a", "b"))
+    waiting = asyncio.create_task(replay.take("b"))
+    await asyncio.sleep(0)
+    await replay.take("a")
+    assert not replay.caught_up
+    await waiting
+    assert replay.caught_up

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Any
+from typing import Any, cast
 
 import psycopg
 
@@ -14,12 +14,34 @@ from highway_dsl import ChildWorkflowOperator, RetryPolicy, TaskOperator, Workfl
 
 TABLE = """
 create table effect (task_id uuid, step text, attempt int, pid int, recorded boolean);
+create table booking (task_id uuid, step text);
 """
 HAPPEN = """
 insert into effect select %(task)s, %(step)s, %(attempt)s, %(pid)s,
   exists (select from durable.journal j where j.run_id = %(run)s and j.task_id = %(task)s
           and j.name = %(step)s and j.kind in ('step', 'failed'))
 """
+
+
+BOOK = "insert into booking values (%s, %s)"
+
+
+async def book(connection: Any, value: int = 0) -> int:
+    """Adds one in the transaction of its step."""
+    info = current_step()
+    await connection.execute(BOOK, (info.task_id, info.name))
+    return value + 1
+
+
+def book_plainly(connection: Any, value: int = 0) -> int:
+    info = current_step()
+    connection.execute(BOOK, (info.task_id, info.name))
+    return value + 1
+
+
+BOOKS: dict[str, Any] = {"book": book, "book_plainly": book_plainly}
+for _function in BOOKS.values():
+    _function.__durable_transaction__ = True
 
 
 class Functions:
@@ -29,6 +51,9 @@ class Functions:
         self._dsn = dsn
 
     def resolve(self, name: str) -> Callable[..., Any]:
+        if name in BOOKS:
+            return cast("Callable[..., Any]", BOOKS[name])
+
         async def add(value: int = 0, *rest: Any) -> int:
             info = current_step()
             row = {"task": info.task_id, "run": info.run_id, "step": info.name, "attempt": info.attempt}
@@ -128,6 +153,12 @@ def child() -> Workflow:
     )
 
 
+def transaction() -> Workflow:
+    builder = WorkflowBuilder("kill_transaction").task("a", "book")
+    builder.foreach("e", items="{{[1, 2]}}", loop_body=lambda b: b.task("t", "book_plainly", args=["{{item}}"]))
+    return builder.wait("w", wait_for=timedelta(milliseconds=50)).task("last", "book", args=["{{e | sum}}"]).build()
+
+
 # The result of each, or None where the run fails.
 FLOWS: dict[str, tuple[Workflow, Any]] = {
     "task": (task(), 3),
@@ -142,4 +173,5 @@ FLOWS: dict[str, tuple[Workflow, Any]] = {
     "events": (events(), 2),
     "callbacks": (callbacks(), None),
     "child workflow": (child(), 5),
+    "transaction": (transaction(), 6),
 }

@@ -9,7 +9,7 @@ from typing import Any
 
 import psycopg
 
-from durable import Durable, Settings, Start, Worker, current_step
+from durable import Catalogue, Durable, Settings, Start, Worker, current_step
 from durable import Workflow as DurableWorkflow
 from durable.runs import RunInfo
 from highway_dsl import Workflow
@@ -96,8 +96,8 @@ class Stage:
         self.client = client
         self._workers: list[tuple[Worker, asyncio.Task[None]]] = []
 
-    async def work(self, *workflows: DurableWorkflow, **settings: Any) -> Worker:
-        worker = Worker(self.dsn, workflows, settings=Settings(**settings))
+    async def work(self, *workflows: DurableWorkflow, catalogue: Catalogue | None = None, **settings: Any) -> Worker:
+        worker = Worker(self.dsn, workflows, settings=Settings(**settings), catalogue=catalogue)
         self._workers.append((worker, asyncio.create_task(worker.run())))
         await worker.ready()
         return worker

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from highway_dsl import Workflow
+from interpreter.driver import saving
+from interpreter.driver.saving import Saving
 from interpreter.highway import HighwayTemplates, compile_workflow, highway_workflow
 from interpreter.simulate import FAIL, simulate
 
@@ -73,6 +75,25 @@ async def test_any_order_and_any_replay_come_to_what_the_simulator_says(stage: S
         not_run = ended.noted("skipped", "upstream_failed")
         assert (ended.state, set(fakes.steps), not_run) == expected
         assert len(fakes.steps) == len(set(fakes.steps))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+async def test_a_snapshot_after_any_record_changes_nothing(
+    stage: Stage, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a snapshot after every record and a resume at every wait, a run comes to the same; nothing runs twice."""
+    monkeypatch.setattr(saving, "_LEAST", 0)
+    monkeypatch.setattr(Saving, "is_worth", lambda self, size: True)
+    monkeypatch.setattr(Saving, "due", property(lambda self: 0, lambda self, value: None), raising=False)
+    flow = Flow(seed)
+    fakes = functions(flow, seed)
+    made = highway_workflow(flow.workflow, fakes, name="saved")
+    await stage.work(made, kept_continuations=0)
+    ended = await stage.end(await stage.start(made), fakes)
+    assert (ended.state, set(fakes.steps), ended.noted("skipped", "upstream_failed")) == said_by_simulator(flow)
+    assert len(fakes.steps) == len(set(fakes.steps))
+    saved = await stage.sql("select 1 from durable.journal where kind = 'snapshot' limit 1")
+    assert bool(saved) == bool(await stage.sql("select 1 from durable.journal limit 1"))
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -119,6 +119,43 @@ async def test_a_handler_of_a_task_in_a_loop_runs_in_its_iteration(stage: Stage)
     assert (ended.fakes.calls[-1].args, ended.state) == (("2 boom",), "failed")
 
 
+LOOPS: dict[str, Any] = {
+    "sequential": {},
+    "parallel": {"parallel": True},
+    "spawned": {"parallel": True, "metadata": {"spawn": True}},
+}
+
+
+@pytest.mark.parametrize("how", LOOPS)
+async def test_a_handler_that_fails_inside_a_loop_fails_the_run_and_not_the_loop(stage: Stage, how: str) -> None:
+    """Every item is worked on, what follows the loop runs, and the run then fails with the handler's error."""
+    builder = WorkflowBuilder(f"told_{how}")
+    builder.foreach(
+        "each", items="{{[1, 2]}}", loop_body=lambda b: b.task("work", "work", args=["{{item}}"]), **LOOPS[how]
+    )
+    workflow = builder.task("after", "after", args=["{{each}}"]).build()
+    workflow.add_task(TaskOperator(task_id="tell", function="tell"))
+    workflow.tasks["work"].on_success_task_id = "tell"
+    ended = await stage.run(workflow, {"work": lambda n: n * 10, "tell": BOOM})
+    assert sorted(ended.fakes.tasks) == ["after", "tell", "tell", "work", "work"]
+    assert ended.fakes.calls[-1].args == ([10, 20],)
+    assert (ended.state, ended.error["step"]) == ("failed", "each[0]/tell@work")
+    assert ended.noted("failed") == {"each[0]/tell@work", "each[1]/tell@work"}
+
+
+async def test_a_handler_that_fails_in_a_while_loop_lets_it_go_on(stage: Stage) -> None:
+    """The loop ends when its condition says so."""
+    builder = WorkflowBuilder("told_while").task("first", "one", result_key="n")
+    builder.while_loop(
+        "loop", condition="{{n}} < 3", loop_body=lambda b: b.task("add", "add", args=["{{n}}"], result_key="n")
+    )
+    workflow = builder.build()
+    workflow.add_task(TaskOperator(task_id="tell", function="tell"))
+    workflow.tasks["add"].on_success_task_id = "tell"
+    ended = await stage.run(workflow, {"one": 1, "add": lambda n: n + 1, "tell": BOOM})
+    assert (ended.fakes.tasks, ended.state) == (["first", "add", "tell", "add", "tell"], "failed")
+
+
 def switched(**deps: list[str]) -> Workflow:
     workflow = Workflow(name="switched").add_task(TaskOperator(task_id="fetch", function="fetch"))
     switch = SwitchOperator(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import pytest
+
 from highway_dsl import RetryPolicy, Workflow, WorkflowBuilder
 from interpreter.highway import highway_workflow
 
@@ -72,3 +74,41 @@ async def test_a_snapshot_keeps_what_was_under_way(stage: Stage) -> None:
     assert (ended.state, ended.error) == ("succeeded", {})
     assert len(fakes.tasks) == 400 + 2 + 1 + 1 + 1
     assert {call.step: call.args for call in fakes.calls}["par#3/heard"] == (5,)
+
+
+@pytest.mark.parametrize("cap", [None, 10])
+async def test_a_fan_out_is_saved_while_its_tasks_run(stage: Stage, cap: int | None) -> None:
+    """While spawned items are open a resume reads a snapshot and little more; what waits for the cap still comes."""
+    builder = WorkflowBuilder("wide")
+    builder.foreach(
+        "each",
+        items="{{range(300)}}",
+        loop_body=lambda b: b.task("t", "t", args=["{{item}}"]).condition(
+            "late",
+            condition="{{item}} in [100, 299]",
+            if_true=lambda c: c.wait_for_event("ear", event_name="go"),
+            if_false=lambda c: c,
+        ),
+        parallel=True,
+        max_parallel=cap,
+        metadata={"spawn": True},
+    )
+    fakes = Fakes({"t": lambda n: n})
+    flow = highway_workflow(builder.task("after", "count", args=["{{each | length}}"]).build(), fakes)
+    await stage.work(flow, kept_continuations=0)
+    run = await stage.start(flow)
+
+    async def only_two_wait() -> bool:
+        rows = await stage.sql("select state::text from durable.task where finished_at is null")
+        return [row[0] for row in rows] == ["parked"] * 3
+
+    await stage.until(only_two_wait)
+    whole = (await stage.sql("select count(*) from durable.journal where task_id = %s", run))[0][0]
+    read = (await stage.sql("select durable.read_journal(%s, %s)", run, run))[0][0]
+    assert whole > 300
+    assert len(read) < whole / 2
+    await stage.client.emit("go")
+    ended = await stage.end(run, fakes)
+    assert (ended.state, ended.error) == ("succeeded", {})
+    assert fakes.calls[-1].args == (300,)
+    assert len(fakes.tasks) == 301

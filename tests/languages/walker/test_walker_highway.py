@@ -255,3 +255,26 @@ def test_a_node_named_by_two_routers_runs_if_one_chose_it():
     assert run(made, inputs={"one": True, "two": False}).order == ["slow", "t"]
     assert run(made, inputs={"one": False, "two": True}).order == ["slow", "t"]
     assert run(made, inputs={"one": False, "two": False}).named("skipped") == {"t"}
+
+
+@pytest.mark.parametrize("spawn", ["in_place", "spawned"])
+@pytest.mark.parametrize("event", ["success", "failure"])
+def test_a_failed_handler_fails_the_run_and_not_the_loop_around_it(spawn, event):
+    """The loop comes to what its own tasks come to; the run fails with the handler's error."""
+    body = graph(calls("work", "tell@work"), [on(event, "work", "tell@work")], result=("out",))
+    loop = Each(id="l", items=[1, 2], body="body", mode="parallel", spawn="always", on_error="continue")
+    made = plan([loop, *calls("after")], [after("l", "after")], {"body": body})
+    outcomes = {"tell@work": FAIL, "l[1]/work": FAIL if event == "failure" else 1}
+    done = run(made, outcomes, spawn=(spawn, 1))
+    assert done.order[-1] == "after"
+    assert (done.states["l"], done.outcome) == ("succeeded", "failed")
+    assert done.settled.error["node"] == ("l[1]/tell@work" if event == "failure" else "l[0]/tell@work")
+
+
+def test_a_failed_handler_stops_a_run_that_stops_at_the_first_failure():
+    """With fail_fast nothing more starts anywhere."""
+    body = graph(calls("work", "tell@work"), [on("success", "work", "tell@work")])
+    loop = Each(id="l", items=[1, 2, 3], body="body")
+    done = run(plan([loop], [], {"body": body}, fail_fast=True), {"tell@work": FAIL})
+    assert done.order == ["l[0]/work", "l[0]/tell@work"]
+    assert done.outcome == "failed"

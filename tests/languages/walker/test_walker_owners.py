@@ -298,7 +298,9 @@ def test_spawned_units_are_cancelled_with_their_loop():
     """A timeout cancels the units that have not settled; the loop fails when the last of them is final."""
     run_ = Run(plan([SPAWNED.model_copy(update={"timeout": 5})], [], ITEM), spawn=("spawned", 1))
     run_.step()
-    run_.feed(Settled("l[0]", value={"slots": [["s", 1, None]], "handled": [], "parked": []}))
+    run_.feed(
+        Settled("l[0]", value={"slots": [["s", 1, None]], "handled": [], "parked": [], "strays": [], "voids": []})
+    )
     assert [c.path for c in run_._apply(Fired("l", "timeout")) if c.tag == "cancel"] == ["l[1]", "l[2]"]
     run_.feed(Settled("l[2]", "cancelled"))
     assert run_.walk.settled is None
