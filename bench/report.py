@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
+from bench.against.contest import Row
+from bench.against.table import table
 from bench.limits import Limits
 from bench.result import Result
 
@@ -31,6 +33,10 @@ def show(bench: str, results: Iterable[Result]) -> None:
         table.add_row(result.case, _values(result), _limits(result.limits), _ratio(result), _budgets(result))
         table.add_section()
     _console().print(table)
+
+
+def show_comparison(rows: Iterable[Row], versions: Mapping[str, str]) -> None:
+    _console().print(table(rows, versions))
 
 
 def _values(result: Result) -> str:

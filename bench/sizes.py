@@ -80,4 +80,17 @@ TINY = Sizes(
 # The sustained churn of the budget takes minutes by itself.
 FULL = Sizes(**{**DEFAULT.__dict__, "churn": 1_000_000, "latencies": 1_000})
 
-NAMED = {"default": DEFAULT, "quick": QUICK, "tiny": TINY, "full": FULL}
+# What stands next to the numbers of other systems, over several rounds.
+AGAINST = Sizes(
+    **{
+        **QUICK.__dict__,
+        "in_flight": ((5_000, 500), (300, 10), (100, 1)),
+        "trivial": 20_000,
+        "latencies": 100,
+        "resume_steps": 5_000,
+        "resume_loops": 10,
+        "children": (500,),
+    }
+)
+
+NAMED = {"default": DEFAULT, "quick": QUICK, "tiny": TINY, "full": FULL, "against": AGAINST}

@@ -6,7 +6,7 @@ import asyncio
 import os
 import shutil
 import tempfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,18 @@ class Stage:
     @asynccontextmanager
     async def database(self) -> AsyncIterator[str]:
         """The DSN of a fresh database with the store in it."""
-        dsn = await asyncio.to_thread(self._databases.create)
+        async with self._made(self._databases.create) as dsn:
+            yield dsn
+
+    @asynccontextmanager
+    async def empty_database(self) -> AsyncIterator[str]:
+        """The DSN of a fresh database with nothing in it."""
+        async with self._made(self._databases.create_empty) as dsn:
+            yield dsn
+
+    @asynccontextmanager
+    async def _made(self, make: Callable[[], str]) -> AsyncIterator[str]:
+        dsn = await asyncio.to_thread(make)
         try:
             yield dsn
         finally:

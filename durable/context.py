@@ -470,7 +470,14 @@ class DurableContext(Recording):
             base = {"parent_run": self.run_id, "parent_task": self.task_id}
             ids = child_ids(first, len(names))
             runs = [
-                {**base, "line": line, **row_of(options, deadline), "id": run_id, "input": body}
+                {
+                    **base,
+                    "line": line,
+                    **row_of(options, deadline),
+                    **_sooner(options, deadline),
+                    "id": run_id,
+                    "input": body,
+                }
                 for run_id, (line, deadline), body in zip(ids, lines, bodies, strict=True)
             ]
             data = codec.encode({"first": first, "count": len(names)})
@@ -532,6 +539,13 @@ class DurableContext(Recording):
 
     def _consumed(self, key: str) -> dict[str, list[dict[str, Any]]]:
         return {"consumed": [self._wait_row(key)]}
+
+
+def _sooner(options: Start | None, deadline: float | None) -> dict[str, float]:
+    """A starter may give a run less time than its workflow does, never more."""
+    if options is None or options.deadline is None or deadline is None:
+        return {}
+    return {"deadline": min(deadline, _seconds(options.deadline))}
 
 
 def _decisive(outcome: dict[str, Any], handles: Sequence[Handle]) -> dict[str, Any]:

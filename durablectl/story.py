@@ -97,9 +97,10 @@ def step_lines(records: Sequence[StepRecord]) -> list[StepLine]:
 
 
 def _forgive(lines: dict[tuple[UUID, str], StepLine], retry: StepRecord) -> None:
-    """A person had the run retried: the failure that ended it no longer counts."""
+    """A person had the run retried: the failures that ended it no longer count."""
+    voids = retry.body.get("voids", [retry.body["void"]])
     for key, line in lines.items():
-        if line.task_id == retry.task_id and line.error is not None and line.error.get("pos") == retry.body["void"]:
+        if line.task_id == retry.task_id and line.error is not None and line.error.get("pos") in voids:
             lines[key] = line.model_copy(update={"state": "retrying"})
 
 
@@ -139,7 +140,7 @@ def waiting_to_start(run: RunInfo, holders: Sequence[HolderInfo] = ()) -> list[s
     simple = {
         "ready": worker,
         # Workers give out slots: without one, a run is queued though every slot is free.
-        "queued": f"a free slot{f' of {run.cap_key!r}' if run.cap_key else ''}{_held(holders)}, and {worker}",
+        "queued": f"a free slot{f' of {run.cap_key!r}' if run.cap_key else ''}{_held(holders) or f', and {worker}'}",
         "delayed": f"its start at {said(run.wake_at)}",
     }
     return [simple[run.state]] if run.state in simple else []
@@ -148,7 +149,7 @@ def waiting_to_start(run: RunInfo, holders: Sequence[HolderInfo] = ()) -> list[s
 def _held(holders: Sequence[HolderInfo]) -> str:
     runs = list(dict.fromkeys(f"run {holder.run_id}" for holder in holders))
     more = f" and {len(runs) - MANY_HOLDERS} more" if len(runs) > MANY_HOLDERS else ""
-    return f" (held by {', '.join(runs[:MANY_HOLDERS])}{more})" if runs else ""
+    return f"; held by {', '.join(runs[:MANY_HOLDERS])}{more}" if runs else ""
 
 
 def _times(story: Story) -> Iterable[str]:

@@ -270,6 +270,12 @@ begin
 end
 $$;
 
+-- starters_deadline: why a run is stopped whose starter was not done in time.
+create or replace function durable.starters_deadline() returns text
+language sql immutable as $$
+  select 'cancel:the run that started it was not done at its deadline'
+$$;
+
 -- stop_below: a cancel for a task and every open task below it, from the top: a child that ends before its parent
 -- has heard of the cancel would look like a failure to it. A run that one of them started is cancelled, whatever
 -- stopped its starter: the deadline was not its own. Answers with the lines where one is ready to clean up.
@@ -297,7 +303,7 @@ begin
     _below.task_id := _child.task_id;
     _below.run_id := _child.run_id;
     _below.name := case when _child.own_run and _signal.name = 'deadline'
-                        then 'cancel:the run that started it was not done at its deadline' else _signal.name end;
+                        then durable.starters_deadline() else _signal.name end;
     _some := durable.stop_below(_below, _now);
     _lines := _lines || _some;
   end loop;

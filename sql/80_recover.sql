@@ -75,13 +75,15 @@ end
 $$;
 
 -- ended_with: whether a child's end belongs to its parent's: it failed it, is named by what is taken back, or was stopped
--- by the parent's end. One that is named may have succeeded: it handed failures to its parent as data.
+-- with the parent or by its end. One that is named may have succeeded: it handed failures to its parent as data.
 create or replace function durable.ended_with(_child durable.task, _parent durable.task, _voids json) returns boolean
 language sql immutable as $$
   select _child.finished_at is not null and (
     _voids -> _child.task_id::text is not null
     or (_child.state in ('failed', 'cancelled')
         and (_child.task_id::text = _parent.error ->> 'child' or _child.error ->> 'message' = 'its parent ended'
+             or _child.stop = _parent.stop
+             or (_parent.stop = 'deadline' and _child.stop = durable.starters_deadline())
              or _child.task_id::text in (select json_array_elements_text(_parent.error -> 'children')))))
 $$;
 

@@ -1712,6 +1712,12 @@ begin
 end
 $$;
 
+-- starters_deadline: why a run is stopped whose starter was not done in time.
+create or replace function durable.starters_deadline() returns text
+language sql immutable as $$
+  select 'cancel:the run that started it was not done at its deadline'
+$$;
+
 -- stop_below: a cancel for a task and every open task below it, from the top: a child that ends before its parent
 -- has heard of the cancel would look like a failure to it. A run that one of them started is cancelled, whatever
 -- stopped its starter: the deadline was not its own. Answers with the lines where one is ready to clean up.
@@ -1739,7 +1745,7 @@ begin
     _below.task_id := _child.task_id;
     _below.run_id := _child.run_id;
     _below.name := case when _child.own_run and _signal.name = 'deadline'
-                        then 'cancel:the run that started it was not done at its deadline' else _signal.name end;
+                        then durable.starters_deadline() else _signal.name end;
     _some := durable.stop_below(_below, _now);
     _lines := _lines || _some;
   end loop;
@@ -1823,13 +1829,15 @@ end
 $$;
 
 -- ended_with: whether a child's end belongs to its parent's: it failed it, is named by what is taken back, or was stopped
--- by the parent's end. One that is named may have succeeded: it handed failures to its parent as data.
+-- with the parent or by its end. One that is named may have succeeded: it handed failures to its parent as data.
 create or replace function durable.ended_with(_child durable.task, _parent durable.task, _voids json) returns boolean
 language sql immutable as $$
   select _child.finished_at is not null and (
     _voids -> _child.task_id::text is not null
     or (_child.state in ('failed', 'cancelled')
         and (_child.task_id::text = _parent.error ->> 'child' or _child.error ->> 'message' = 'its parent ended'
+             or _child.stop = _parent.stop
+             or (_parent.stop = 'deadline' and _child.stop = durable.starters_deadline())
              or _child.task_id::text in (select json_array_elements_text(_parent.error -> 'children')))))
 $$;
 

@@ -19,7 +19,7 @@ def end_of(seconds: float | None, until: Any) -> End:
     if isinstance(until, str) and until.startswith("time:"):
         clock = time.fromisoformat(until.removeprefix("time:"))
         return lambda now: _next(clock, now)
-    moment = _moment(until)
+    moment = moment_of(until)
     return lambda now: moment
 
 
@@ -30,7 +30,8 @@ def _next(clock: time, now: float) -> float:
     return (at if at.timestamp() >= now else at + timedelta(days=1)).timestamp()
 
 
-def _moment(until: Any) -> float:
+def moment_of(until: Any) -> float:
+    """A moment as a number of seconds; UTC unless it says otherwise."""
     if isinstance(until, int | float) and not isinstance(until, bool):
         return float(until)
     try:

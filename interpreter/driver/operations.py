@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from durable import EventTimeout, RetryPolicy, StepFailed, current_step
@@ -17,7 +18,7 @@ from durable.retry import ONCE
 from durable.workflow import Lane, policy_of
 from interpreter.driver import units
 from interpreter.driver.failure import seen_by_walker, voids_of
-from interpreter.driver.moments import end_of
+from interpreter.driver.moments import end_of, moment_of
 from interpreter.driver.retries import policy
 from interpreter.driver.runs import call_workflows
 from interpreter.walker import next_try
@@ -37,6 +38,8 @@ async def run_call(drive: Drive, command: RunCall) -> Record:
         how = drive.calls.get(key) or _prepare(drive, command, key)
         if how.transaction:
             return Settled(command.path, value=await _transaction(drive, command, how))
+        if how.simple:
+            return Settled(command.path, value=await _on_loop(drive, command, how))
         call, path = _call(how.fn, command.args), command.path
         value = await drive.ctx.step(path, call, retry=how.retry, timeout=how.timeout, lane=how.lane)
         return Settled(path, value=value)
@@ -47,6 +50,21 @@ async def run_call(drive: Drive, command: RunCall) -> Record:
 def failed(drive: Drive, path: str, exc: Exception) -> Settled:
     """A recorded failure, with what a retry of the run takes back."""
     return Settled(path, "failed", error=seen_by_walker(exc), voids=voids_of(drive.ctx, exc))
+
+
+def _on_loop(drive: Drive, command: RunCall, how: How) -> Awaitable[Any]:
+    """The hot path: the runtime is given functions that it knows already, and so need not look at each call."""
+    given, step = command.args, drive.ctx.step
+    if given is None:
+        return step(command.path, how.fn, retry=how.retry)
+    if "kwargs" not in given and "key" not in given:
+        return step(command.path, how.fn, *given.get("args", ()), retry=how.retry)
+    return step(command.path, _spread, how.fn, given, retry=how.retry)
+
+
+async def _spread(fn: Callable[..., Any], given: dict[str, Any]) -> Any:
+    # Names of arguments may be any, also those of the context's own.
+    return await _call(fn, given)()
 
 
 def _call(fn: Callable[..., Any], given: Any) -> Callable[..., Any]:
@@ -76,6 +94,7 @@ class How(NamedTuple):
     timeout: float | None
     lane: Lane
     transaction: bool
+    simple: bool = False  # async, and without a limit: nothing but the loop is needed
 
 
 def _prepare(drive: Drive, command: RunCall, key: Any) -> How:
@@ -88,7 +107,8 @@ def _prepare(drive: Drive, command: RunCall, key: Any) -> How:
     limit = command.timeout if command.timeout is not None else own.timeout
     lane = own.lane or _lane(fn, limit, command.config)
     asked = bool(getattr(fn, "__durable_transaction__", False))
-    how = drive.calls[key] = How(fn, policy(command.retry) or own.retry, limit, lane, asked)
+    simple = lane == "loop" and limit is None and inspect.iscoroutinefunction(fn)
+    how = drive.calls[key] = How(fn, policy(command.retry) or own.retry, limit, lane, asked, simple)
     return how
 
 
@@ -135,9 +155,10 @@ async def set_timer(drive: Drive, command: SetTimer) -> Record:
 async def wait_for_event(drive: Drive, command: WaitForEvent) -> Record:
     """The event's payload; after a timeout, another wait if the policy says so."""
     name, attempt, used = command.path, 1, dict[str, int]()
+    since = None if command.since is None else datetime.fromtimestamp(moment_of(command.since), UTC)
     while True:
         try:
-            payload = await drive.ctx.wait_for_event(command.event, timeout=command.timeout, name=name)
+            payload = await drive.ctx.wait_for_event(command.event, timeout=command.timeout, since=since, name=name)
             return Settled(command.path, value=payload)
         except EventTimeout as exc:
             again = next_try(command.retry, used, seen_by_walker(exc))

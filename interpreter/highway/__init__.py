@@ -18,7 +18,7 @@ from highway_dsl.faults import Fault, Position
 from highway_dsl.mending import connected, hides_names
 from interpreter.driver import Functions, plan_workflow
 from interpreter.errors import ProgramError
-from interpreter.highway.check import check_templates, unheard_of
+from interpreter.highway.check import check_templates, other_clocks, unheard_of
 from interpreter.highway.compiler import Compiler
 from interpreter.highway.constants import idle_tasks
 from interpreter.highway.evaluator import HighwayTemplates
@@ -76,8 +76,9 @@ def check_workflow(
         faults += broken
         idle = [] if broken else idle_tasks(plan, positions)
     lint = source.lint() if isinstance(source, Document) else workflow.lint()
-    warnings = (*lint, *idle, *unheard_of(workflow, others, positions))
-    return Findings(None if faults else plan, _in_order(faults), _in_order(warnings))
+    known = tuple(others)
+    heard = (*unheard_of(workflow, known, positions), *other_clocks(workflow, known, positions))
+    return Findings(None if faults else plan, _in_order(faults), _in_order((*lint, *idle, *heard)))
 
 
 def compile_workflow(source: Workflow | Document[Workflow], *, iterations: int = ITERATIONS) -> Plan:
@@ -94,11 +95,19 @@ def highway_workflow(
     *,
     strict: bool = True,
     iterations: int = ITERATIONS,
+    fail_fast: bool = False,
+    accept_handled: bool = False,
     **options: Any,
 ) -> durable.Workflow:
     """The workflow for a worker. `options` are those of `plan_workflow`; caps and deadline are the definition's own
-    unless they say otherwise."""
-    plan, own = compile_workflow(source, iterations=iterations), _read(source)[0]
+    unless they say otherwise.
+
+    `fail_fast` stops a run at its first failure that has no handler; `accept_handled` lets a run succeed whose failures
+    all have one.
+    """
+    own = _read(source)[0]
+    ways: dict[str, Any] = {"fail_fast": fail_fast, "fails_when": "unhandled" if accept_handled else "any"}
+    plan = compile_workflow(source, iterations=iterations).model_copy(update=ways)
     given = {
         "deadline": plan.meta.get("deadline"),
         "deadline_action": own.deadline_action,

@@ -33,6 +33,7 @@ from interpreter.highway.visibility import Visibility
 DIALECT = Dialect(rewrite=parts_as_names)
 # A text that asks whether a name is there may name what is not.
 _ASKS = re.compile(r"\b(default|d|defined|undefined)\b")
+_DS = re.compile(r"\{\{[^}]*\bds(_date)?\b")
 _HOLE = re.compile(r"\{\{.*?\}\}")
 
 
@@ -140,6 +141,26 @@ def unheard_of(workflow: Workflow, others: Iterable[Workflow], positions: dict[s
         for loc, task in operators(workflow)
         if isinstance(task, WaitForEventOperator) and not any(_may_be(task.event_name, name) for name in emitted)
     ]
+
+
+def other_clocks(workflow: Workflow, others: Iterable[Workflow], positions: dict[str, Position]) -> list[Fault]:
+    """Waits for an event that is named by the data interval and emitted by a workflow of another schedule: their
+    intervals begin at different times, so the names hardly ever meet."""
+    return [
+        Fault(
+            "event",
+            f"'{task.event_name}' is named by ds, and '{other.name}' emits it on another schedule",
+            loc,
+            task.task_id,
+            f"its schedule is {other.schedule!r}, this one's is {workflow.schedule!r}",
+        ).at(positions.get(task.task_id))
+        for other in others
+        if workflow.schedule and other.schedule and other.schedule != workflow.schedule
+        for loc, task in operators(workflow)
+        if isinstance(task, WaitForEventOperator) and _DS.search(task.event_name)
+        if any(_emits(said) and _DS.search(said.event_name) and _may_be(task.event_name, said.event_name)
+               for said in _tasks(other))
+    ]  # fmt: skip
 
 
 def _tasks(workflow: Workflow) -> Iterator[Any]:

@@ -54,7 +54,7 @@ tasks:
   end: {task_id: end, operator_type: task, function: f, dependencies: [q], kwargs: {x: "{{broken"}}
 """
 FAULTS = [
-    ":3:1: 'banana' has 1 fields",
+    ":3:1: schedule: 'banana' has 1 fields",
     ":5:3: task 'first': function: Field required",
     ":5:3: task 'first': args: nothing defines 'ctiy' (did you mean 'city'?)",
     ":10:3: task 'second': condition: nothing defines 'fuond' (did you mean 'found'?)",

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from durable import ChildFailed, DurableContext, RunFailed, Start, workflow
+from durable import ChildFailed, DurableContext, RunCancelled, RunFailed, Start, StepFailed, workflow
 
 from .conftest import Runtime
 
@@ -185,6 +185,67 @@ async def test_five_hundred_children_are_one_record(runtime: Runtime) -> None:
     assert await runtime.client.result(run_id, timeout=60) == 500
     own = await runtime.sql("select kind from durable.journal where task_id = %s order by pos", run_id)
     assert own == [("spawn",), ("child",)]
+
+
+@pytest.mark.parametrize("kept", [256, 0], ids=["from memory", "by replay"])
+async def test_a_run_may_start_runs(runtime: Runtime, kept: int) -> None:
+    """They have rows of their own that name their starter, and their results come back in the order given."""
+
+    @workflow
+    async def starts(ctx: DurableContext) -> list[Any]:
+        first = await ctx.start(square, 3)
+        others = await ctx.start_many([(square, {"number": 4}), ("square", {"number": 5})])
+        await ctx.sleep(0.01)
+        return await ctx.gather(*others, first)
+
+    await runtime.work(starts, square, kept_continuations=kept)
+    run_id = await runtime.client.start(starts)
+    assert await runtime.client.result(run_id, timeout=30) == [16, 25, 9]
+    started = await runtime.client.runs(parent=run_id)
+    assert [info.workflow for info in started] == ["square"] * 3
+    assert await runtime.sql("select 1 from durable.open_child union all select 1 from durable.wait") == []
+
+
+async def test_a_start_that_is_refused_is_a_recorded_failure(runtime: Runtime) -> None:
+    """The workflow sees it as a failed step, now and on every replay."""
+
+    @workflow
+    async def tries(ctx: DurableContext) -> str:
+        try:
+            await ctx.start("nobody")
+        except StepFailed as failed:
+            await ctx.sleep(0.01)
+            return failed.type
+        return "started"
+
+    await runtime.work(tries, kept_continuations=0)
+    assert await runtime.run(tries) == "UnknownWorkflow"
+
+
+async def test_a_task_may_end_itself_as_cancelled(runtime: Runtime) -> None:
+    """Its cleanup runs, runs and tasks below it are cancelled, and `except Exception` cannot stop it."""
+    cleaned = []
+
+    async def clean(ctx: DurableContext) -> None:
+        await ctx.step(echo, 1)
+        cleaned.append(True)
+
+    @workflow(cleanup=clean)
+    async def gives_up(ctx: DurableContext) -> None:
+        await ctx.spawn(sleeper)
+        await ctx.start(sleeper)
+        try:
+            ctx.cancel("no use")
+        except Exception:
+            cleaned.append(False)
+
+    await runtime.work(gives_up, sleeper)
+    run_id = await runtime.client.start(gives_up)
+    with pytest.raises(RunCancelled, match="no use"):
+        await runtime.client.result(run_id, timeout=30)
+    await runtime.until(lambda: _no_open_child(runtime))
+    assert cleaned == [True]
+    assert await runtime.sql("select distinct state from durable.branch") == [("cancelled",)]
 
 
 async def _no_open_child(runtime: Runtime) -> bool:

@@ -79,6 +79,24 @@ def test_a_retry_takes_the_failed_child_along(store: Store, worker: HandWorker) 
     assert worker.claim_one().task_id == parent.task_id
 
 
+def test_a_retry_takes_back_every_failure_that_the_error_names(store: Store, worker: HandWorker) -> None:
+    """In the task and in those below it, which may have succeeded; a run that it started goes by its own error."""
+    store.spawn("order")
+    parent = worker.claim_one()
+    [child] = worker.spawn(parent, "order")
+    unit = worker.claim_one()
+    worker.record(unit, 0, "failed", "inside", {"pos": 0})
+    worker.end(unit, result="with a failure inside")
+    for pos in (1, 2, 3):
+        worker.record(parent, pos, "failed", f"step{pos}", {"pos": pos})
+    voids = {parent.task_id: [1, 3], child: [0]}
+    worker.end(parent, "failed", error={"type": "Boom", "message": "x", "pos": 1, "voids": voids})
+    store.run("select durable.retry(%s)", parent.task_id)
+    assert store.states([parent.task_id, child]) == ["ready", "ready"]
+    retries = store.rows("select task_id::text, body from durable.journal where kind = 'retry' order by task_id")
+    assert sorted(retries) == sorted([(parent.task_id, {"void": 1, "voids": [1, 3]}), (child, {"void": 0})])
+
+
 def test_a_retried_run_takes_its_slot_again(store: Store, worker: HandWorker) -> None:
     """It stands in line like a new one."""
     store.register("order", max_active_runs=1)

@@ -27,7 +27,7 @@ def child() -> Workflow:
 
 
 def sleeper() -> Workflow:
-    return WorkflowBuilder("child").wait("nap", wait_for="P1D").task("woke", "f").build()
+    return WorkflowBuilder("child").wait("nap", wait_for="P1D").task("woke", "f").build().set_max_active_runs(9)
 
 
 async def test_children_are_runs_that_say_who_started_them(stage: Stage) -> None:
@@ -217,3 +217,19 @@ async def _are(stage: Stage, run: str, states: list[str]) -> bool:
 
 async def _waits(stage: Stage, run: str) -> bool:
     return any(wait.name == "go" for wait in await stage.client.waits(run))
+
+
+@pytest.mark.parametrize(("own", "given"), [(60, 3600), (3600, 60), (None, 60)])
+async def test_a_child_has_the_sooner_of_two_deadlines(stage: Stage, own: int | None, given: int) -> None:
+    """The operator may give a child less time than its workflow does, never more."""
+    kid, fakes = sleeper(), Fakes()
+    kid.deadline_seconds = own
+    flow = highway_workflow(parent_of("x", timeout_seconds=given), fakes)
+    await stage.work(flow, highway_workflow(kid, fakes))
+    run = await stage.start(flow)
+    await stage.until(lambda: _are(stage, run, ["parked"]))
+    [info] = await stage.client.runs(parent=run)
+    assert info.deadline_at is not None
+    assert info.deadline_at - info.created_at == timedelta(seconds=60)
+    ended = await stage.end(run, fakes)
+    assert (ended.state, ended.error["type"]) == ("failed", "DeadlineExceeded")

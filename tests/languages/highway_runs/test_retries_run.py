@@ -181,3 +181,44 @@ async def test_a_run_that_fails_elsewhere_after_a_retry_may_be_retried_again(sta
         await stage.client.retry(run)
     ended = await stage.end(run, trouble)
     assert (ended.state, trouble.counts) == ("succeeded", {"a": 2, "b": 2, "c": 4})
+
+
+@pytest.mark.parametrize("how", ["cancel", "deadline"])
+async def test_a_stopped_run_goes_on_with_what_was_stopped_along(stage: Stage, how: str) -> None:
+    """Branches that are tasks and runs that it started go on too, from where they were."""
+    child = WorkflowBuilder("child").task("c1", "f").wait_for_event("ear", event_name="go").build()
+    builder = WorkflowBuilder("stopped")
+    builder.parallel(
+        "par",
+        branches={
+            "a": lambda b: b.task("a1", "f").wait_for_event("a2", event_name="go"),
+            "b": lambda b: b.child_workflow("call", "child"),
+        },
+        metadata={"spawn": True},
+    )
+    workflow, trouble = builder.build(), Trouble()
+    workflow.deadline = timedelta(hours=1)
+    flow = highway_workflow(workflow, trouble)
+    await stage.work(flow, highway_workflow(child, trouble), kept_continuations=0)
+    run = await stage.start(flow)
+
+    async def are(state: str) -> bool:
+        rows = await stage.sql("select state::text from durable.task")
+        return [row[0] for row in rows] == [state] * 4
+
+    await stage.until(lambda: are("parked"))
+    if how == "cancel":
+        await stage.client.cancel(run)
+    first = await stage.end(run, trouble)
+    assert first.state == ("cancelled" if how == "cancel" else "failed")
+    await stage.until(lambda: _all_final(stage))
+    await stage.client.retry(run)
+    await stage.until(lambda: are("parked"))
+    await stage.client.emit("go")
+    ended = await stage.end(run, trouble)
+    assert (ended.state, ended.error) == ("succeeded", {})
+    assert trouble.counts == {"par#0/a1": 1, "c1": 1}
+
+
+async def _all_final(stage: Stage) -> bool:
+    return not await stage.sql("select 1 from durable.task where finished_at is null")
