@@ -14,21 +14,25 @@ from zoneinfo import ZoneInfo
 
 import orjson
 import psycopg
+import structlog
 from pydantic import BaseModel, ConfigDict
 
 from durable import faults
 from durable.codec import Codec, PlainCodec
 from durable.errors import NoSuchRun, WrongArguments
 from durable.ids import uuid7
+from scheduler.attempts import Trouble, attempt
 from scheduler.backfilling import TINY, Past, Planned, Range, Reprocess, Step, careful_step, plan, step
 from scheduler.session import Session
 from scheduler.store import Connection, Row, fetch, tick_row, timetable_of
 from scheduler.ticks import Tick
 
+log = structlog.get_logger("scheduler.backfills")
+
 # A person reads a dry run; and whoever means a million ticks means several backfills.
 MOST = 100_000
 # So many backfills and ticks of each are looked at in one turn.
-BACKFILLS = 100
+BACKFILLS = 1000
 TICKS = 500
 
 FACTS = "select * from durable.schedule_fact where workflow = %s and state <> 'removed'"
@@ -199,17 +203,23 @@ class BackfillLooks:
         return None
 
     async def _look(self, connection: Connection, backfill: UUID) -> bool:
+        """Whether it came further. One that cannot be looked at says so and waits."""
         async with connection.transaction():
             rows = await fetch(connection, LOCK, (backfill,))
-            if not rows:
-                return False
-            row = rows[0]
-            decided, over = await _decide(connection, row)
-            if not decided.decided and not over and decided.waiting == row["waiting"]:
-                return False
-            await connection.execute(ADVANCE, (backfill, *self._params(row, decided), over))
+            came = await attempt(connection, self._advance(connection, rows[0])) if rows else False
+            if isinstance(came, Trouble):
+                log.error("a backfill cannot be looked at", backfill=str(backfill), error=came)
+                await connection.execute(ADVANCE, (backfill, "[]", 0, None, str(came), False))
+                came = False
             faults.point("backfill.applied")
-        return True
+        return came
+
+    async def _advance(self, connection: Connection, row: Row) -> bool:
+        decided, over = await _decide(connection, row)
+        came = bool(decided.decided) or over or decided.waiting != row["waiting"]
+        if came:
+            await connection.execute(ADVANCE, (row["id"], *self._params(row, decided), over))
+        return came
 
     def _params(self, row: Row, decided: Step) -> tuple[Any, ...]:
         made = [one for one in decided.decided if one.made]

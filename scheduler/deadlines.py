@@ -14,13 +14,17 @@ from uuid import UUID
 
 import orjson
 import psycopg
+import structlog
 from pydantic import BaseModel, ConfigDict
 
 from durable import faults
+from scheduler.attempts import Trouble, attempt
 from scheduler.deciding import MISSED, NEWER
 from scheduler.session import Session
 from scheduler.store import Connection, Row, fetch, timetable_of
 from scheduler.timetable import Timetable
+
+log = structlog.get_logger("scheduler.deadlines")
 
 WATCHES = 200
 # The ticks of one schedule that one look decides: those that never started stand in one alert.
@@ -32,6 +36,7 @@ MADE = "select * from durable.deadline_ticks(%s, %s, %s, %s)"
 LEFT_OUT = "select * from durable.left_out(%s, %s, %s)"
 NEXT_MADE = "select durable.next_deadline_tick(%s, %s) as tick"
 RAISE = "select durable.raise_alerts(%s, %s::json, %s, %s)"
+POSTPONE = "select durable.postpone_watch(%s, '1 minute')"
 NEXT = "select min(next_at) as next_at from durable.deadline_watch"
 LIST = "select * from durable.alerts(%s, %s)"
 
@@ -121,7 +126,10 @@ class DeadlineLooks:
         async with connection.transaction():
             due = await fetch(connection, DUE, (WATCHES,))
             for row in due:
-                await self._look(connection, row)
+                found = await attempt(connection, self._look(connection, row))
+                if isinstance(found, Trouble):
+                    log.error("deadlines cannot be decided, and wait", workflow=row["workflow"], error=found)
+                    await connection.execute(POSTPONE, (row["workflow"],))
                 faults.point("deadline.applied")
         return len(due)
 

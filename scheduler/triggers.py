@@ -21,6 +21,7 @@ from pydantic import BaseModel, ConfigDict
 from durable import faults
 from durable.errors import WrongArguments
 from highway_dsl.cron import cron_fault
+from scheduler.attempts import Trouble, attempt
 from scheduler.matching import Caught, Look, Mode, Rule, look
 from scheduler.session import Session
 from scheduler.timetable import CONTINUOUS, ONCE, Timetable
@@ -149,7 +150,11 @@ class TriggerLooks:
             async with connection.cursor(row_factory=dict_row) as cursor:
                 due = await (await cursor.execute(DUE, (TRIGGERS,))).fetchall()
             for row in due:
-                await self._try(connection, row)
+                found = await attempt(connection, self._look(connection, row))
+                if isinstance(found, Trouble):
+                    log.error("a trigger cannot be looked at and was paused", workflow=row["workflow"], error=found)
+                    note = f"paused because it cannot be looked at: {found}"
+                    await connection.execute(PAUSE, (row["workflow"], note))
                 faults.point("trigger.applied")
         return len(due)
 
@@ -158,16 +163,8 @@ class TriggerLooks:
         row = await (await connection.execute(NEXT)).fetchone()
         return row[0] if row else None
 
-    async def _try(self, connection: psycopg.AsyncConnection[Any], row: dict[str, Any]) -> None:
-        """A trigger that cannot be looked at is paused, with the reason: it must not stop the others."""
-        try:
-            async with connection.transaction():
-                await self._look(connection, _rule(row))
-        except (ValueError, KeyError, psycopg.DataError, psycopg.IntegrityError, psycopg.InternalError) as exc:
-            log.error("a trigger cannot be looked at and was paused", workflow=row["workflow"], error=str(exc))
-            await connection.execute(PAUSE, (row["workflow"], f"paused because it cannot be looked at: {exc}"))
-
-    async def _look(self, connection: psycopg.AsyncConnection[Any], rule: Rule) -> None:
+    async def _look(self, connection: psycopg.AsyncConnection[Any], row: dict[str, Any]) -> None:
+        rule = _rule(row)
         async with connection.cursor(row_factory=args_row(_caught)) as cursor:
             fresh = await (await cursor.execute(FRESH, (rule.workflow, EVENTS))).fetchall()
             ends = _ends(rule, fresh)

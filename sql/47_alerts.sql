@@ -123,6 +123,12 @@ begin
 end
 $$;
 
+-- postpone_watch: look again later. The caller holds the watch.
+create or replace function durable.postpone_watch(_workflow text, _by interval) returns void
+language sql as $$
+  update durable.deadline_watch w set next_at = durable.now() + _by where w.workflow = _workflow
+$$;
+
 -- call_back: start the workflow that an alert names, with the alert as its input; where that cannot be, say why.
 create or replace function durable.call_back(_alert durable.alert) returns void
 language plpgsql as $$
@@ -138,7 +144,7 @@ begin
   _input := durable.offered(_of.params, json_build_object(
     'workflow', _alert.workflow, 'tick', durable.iso(_alert.tick), 'kind', _alert.kind, 'run_id', _alert.run_id,
     'due_at', durable.iso(_alert.due_at), 'ticks', _alert.ticks, 'last_tick', durable.iso(_alert.last_tick), 'alert_id', _alert.id));
-  _fault := case when _of.name is null then 'no such workflow' else durable.input_fault(_of.params, _input) end;
+  _fault := case when _of.name is null or _of.version = '' then 'no such workflow' else durable.input_fault(_of.params, _input) end;
   if _fault is not null then
     update durable.alert a set callback_note = _fault where a.workflow = _alert.workflow and a.tick = _alert.tick;
     perform durable.add_note(_alert.workflow, 'deadline', null,

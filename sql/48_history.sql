@@ -33,18 +33,17 @@ $$;
 create or replace function durable.prune_waiting_events(_before timestamptz, _limit int) returns int
 language plpgsql as $$
 declare
-  _pruned int;
+  _of text[];
 begin
   with d as (
     delete from durable.trigger_event e where (e.workflow, e.event_id) in (
       select o.workflow, o.event_id from durable.trigger_event o
       where o.emitted_at < _before and not o.fresh order by o.emitted_at limit _limit for update skip locked)
-    returning e.workflow
-  ), n as (
-    select d.workflow, count(*)::int as events, durable.add_note(d.workflow, 'incomplete', null,
-      format('%s events were given up: the others of their set never came', count(*))) from d group by d.workflow
+    returning case when e.matched = '{}' then '' else e.workflow end as of
   )
-  select coalesce(sum(n.events), 0) into _pruned from n;
-  return _pruned;
+  select coalesce(array_agg(d.of), '{}') into _of from d;
+  perform durable.add_note(u.w, 'incomplete', null,
+    format('%s events were given up: the others of their set never came', count(*))) from unnest(_of) u (w) where u.w <> '' group by u.w;
+  return cardinality(_of);
 end
 $$;

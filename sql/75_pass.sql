@@ -158,7 +158,7 @@ begin
   if not exists (select from unnest(_batch) b where b.kind in ('event', 'wait')) then
     return null;
   end if;
-  perform durable.catch_events(_batch, _now);
+  perform durable.catch_events(_batch);
   with n as materialized (
     select distinct on (b.name) b.name, b.task_id from unnest(_batch) b where b.kind = 'event'
     order by b.name, b.task_id nulls first

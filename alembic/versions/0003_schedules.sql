@@ -776,6 +776,12 @@ begin
 end
 $$;
 
+-- postpone_watch: look again later. The caller holds the watch.
+create or replace function durable.postpone_watch(_workflow text, _by interval) returns void
+language sql as $$
+  update durable.deadline_watch w set next_at = durable.now() + _by where w.workflow = _workflow
+$$;
+
 -- call_back: start the workflow that an alert names, with the alert as its input; where that cannot be, say why.
 create or replace function durable.call_back(_alert durable.alert) returns void
 language plpgsql as $$
@@ -791,7 +797,7 @@ begin
   _input := durable.offered(_of.params, json_build_object(
     'workflow', _alert.workflow, 'tick', durable.iso(_alert.tick), 'kind', _alert.kind, 'run_id', _alert.run_id,
     'due_at', durable.iso(_alert.due_at), 'ticks', _alert.ticks, 'last_tick', durable.iso(_alert.last_tick), 'alert_id', _alert.id));
-  _fault := case when _of.name is null then 'no such workflow' else durable.input_fault(_of.params, _input) end;
+  _fault := case when _of.name is null or _of.version = '' then 'no such workflow' else durable.input_fault(_of.params, _input) end;
   if _fault is not null then
     update durable.alert a set callback_note = _fault where a.workflow = _alert.workflow and a.tick = _alert.tick;
     perform durable.add_note(_alert.workflow, 'deadline', null,
@@ -845,13 +851,14 @@ create table if not exists durable.trigger (
   tags        text[],
   paused      boolean not null default false,
   pause_note  text,
-  since       timestamptz not null,                                 -- events emitted before it do not count
+  since       timestamptz not null,                                 -- for people: what counts does not go by clocks
   look_at     timestamptz,                                          -- when an open interval can no longer be completed
   by          text,
   changed_at  timestamptz not null
 );
 
--- Events that a trigger asked for and that are in no run yet. fresh: nobody has looked at it.
+-- Events that a trigger asked for and that are in no run yet. fresh: nobody has looked at it. One that fits no name was
+-- there before the trigger, and is not put aside again.
 create table if not exists durable.trigger_event (
   workflow      text not null,
   event_id      uuid not null,
@@ -921,9 +928,8 @@ begin
   perform durable.line_of(_queue, _workflow);
   perform durable.check_trigger(_events, _mode, _inputs);
   perform durable.check_set(_workflow, _per, _inputs) where _mode = 'all';
-  -- What a pass may have put aside for a trigger that was dropped just then.
-  delete from durable.trigger_event e
-  where e.workflow = _workflow and not exists (select from durable.trigger t where t.workflow = _workflow);
+  perform durable.leave_out_events(_workflow, _likes)
+  where not exists (select from durable.trigger t where t.workflow = _workflow);
   insert into durable.trigger as t (workflow, events, likes, mode, per, timezone, inputs, queue, prio, tags, since, by, changed_at)
   values (_workflow, _events, _likes, _mode, _per, _timezone, _inputs, _queue, _prio, _tags, _now, _by, _now)
   on conflict (workflow) do update
@@ -936,15 +942,29 @@ begin
   if not found then
     return false;
   end if;
-  delete from durable.trigger_event e where e.workflow = _workflow and durable.fits_of(_likes, e.name) = '{}';
+  delete from durable.trigger_event e
+  where e.workflow = _workflow and e.matched <> '{}' and durable.fits_of(_likes, e.name) = '{}';
   get diagnostics _dropped = row_count;
   update durable.trigger_event e set matched = durable.fits_of(_likes, e.name), fresh = true, interval_end = null
-  where e.workflow = _workflow;
+  where e.workflow = _workflow and e.matched <> '{}';
   perform durable.add_note(_workflow, 'trigger', _by,
     format('starts on %s %s%s%s', _mode, array_to_string(_events, ', '), ' per ' || _per || ' (' || _timezone || ')',
            case when _dropped > 0 then format('; %s events that waited no longer fit', _dropped) end));
   perform pg_notify('durable_schedule', 'trigger');
   return true;
+end
+$$;
+
+-- leave_out_events: what was emitted before a trigger is set, and no pass has looked at yet. What an open transaction has
+-- emitted counts when it commits.
+create or replace function durable.leave_out_events(_workflow text, _likes text[]) returns void
+language plpgsql as $$
+begin
+  delete from durable.trigger_event e where e.workflow = _workflow;
+  insert into durable.trigger_event (workflow, event_id, name, emitted_at, matched, fresh)
+  select _workflow, g.id, g.name, durable.now(), '{}', false from durable.signal g
+  where g.kind = 'event' and g.task_id is null and g.name like any (_likes)
+  on conflict do nothing;
 end
 $$;
 
@@ -993,8 +1013,8 @@ begin
   if not found then
     return false;
   end if;
+  select count(*) into _dropped from durable.trigger_event e where e.workflow = _workflow and e.matched <> '{}';
   delete from durable.trigger_event e where e.workflow = _workflow;
-  get diagnostics _dropped = row_count;
   perform durable.add_note(_workflow, 'trigger', _by, format('no longer starts on events; %s that waited are given up', _dropped));
   return true;
 end
@@ -1041,7 +1061,7 @@ returns table (workflow text, events text[], mode text, per text, timezone text,
                tags text[], paused boolean, pause_note text, since timestamptz, by text, changed_at timestamptz, waiting bigint)
 language sql stable as $$
   select t.workflow, t.events, t.mode, t.per, t.timezone, t.inputs, t.queue, t.prio, t.tags, t.paused, t.pause_note, t.since,
-         t.by, t.changed_at, (select count(*) from durable.trigger_event e where e.workflow = t.workflow)
+         t.by, t.changed_at, (select count(*) from durable.trigger_event e where e.workflow = t.workflow and e.matched <> '{}')
   from durable.trigger t where _workflow is null or t.workflow = _workflow order by t.workflow
 $$;
 
@@ -1059,7 +1079,7 @@ $$;
 
 -- catch_events: put the events of a pass aside for the triggers that ask for them. A signal that goes on with the
 -- waiters of an event names a task: that event was here before. Only reads triggers, only inserts.
-create or replace function durable.catch_events(_batch durable.signal[], _now timestamptz) returns void
+create or replace function durable.catch_events(_batch durable.signal[]) returns void
 language plpgsql as $$
 begin
   if not exists (select from durable.trigger) then
@@ -1069,7 +1089,7 @@ begin
     select distinct b.name from unnest(_batch) b where b.kind = 'event' and b.task_id is null
   ), f as materialized (
     -- Each name once, and first by an operator: the function costs fifty times as much.
-    select n.name, t.workflow, t.since, durable.fits_of(t.likes, n.name) as fits
+    select n.name, t.workflow, durable.fits_of(t.likes, n.name) as fits
     from n join durable.trigger t on n.name like any (t.likes)
   )
   insert into durable.trigger_event (workflow, event_id, name, emitted_at, payload, matched)
@@ -1077,8 +1097,7 @@ begin
   from f
   join unnest(_batch) b on b.name = f.name and b.kind = 'event' and b.task_id is null
   join durable.event e on e.name = b.name and e.event_id = b.id
-  -- Where the clock went back behind the setting of a trigger, time cannot tell what came before it.
-  where f.fits <> '{}' and (f.since <= e.emitted_at or f.since > _now)
+  where f.fits <> '{}'
   on conflict do nothing;
   if found then
     perform pg_notify('durable_schedule', 'event');
@@ -1311,19 +1330,18 @@ $$;
 create or replace function durable.prune_waiting_events(_before timestamptz, _limit int) returns int
 language plpgsql as $$
 declare
-  _pruned int;
+  _of text[];
 begin
   with d as (
     delete from durable.trigger_event e where (e.workflow, e.event_id) in (
       select o.workflow, o.event_id from durable.trigger_event o
       where o.emitted_at < _before and not o.fresh order by o.emitted_at limit _limit for update skip locked)
-    returning e.workflow
-  ), n as (
-    select d.workflow, count(*)::int as events, durable.add_note(d.workflow, 'incomplete', null,
-      format('%s events were given up: the others of their set never came', count(*))) from d group by d.workflow
+    returning case when e.matched = '{}' then '' else e.workflow end as of
   )
-  select coalesce(sum(n.events), 0) into _pruned from n;
-  return _pruned;
+  select coalesce(array_agg(d.of), '{}') into _of from d;
+  perform durable.add_note(u.w, 'incomplete', null,
+    format('%s events were given up: the others of their set never came', count(*))) from unnest(_of) u (w) where u.w <> '' group by u.w;
+  return cardinality(_of);
 end
 $$;
 -- The end of a deployed workflow. Its versions, runs and history stay to be read; nothing of it starts any more, until

@@ -302,6 +302,20 @@ async def test_an_unknown_backfill_is_refused(stage: Backfilling) -> None:
         await stage.backfills.pause(unknown)
 
 
+async def test_a_backfill_that_cannot_be_read_waits_and_stops_no_other(stage: Backfilling) -> None:
+    """A zone that this machine does not have: it says so, and goes on when it can."""
+    await stage.begin()
+    broken = await stage.backfills.create("w", june(2), june(3))
+    stage.store.run("update durable.backfill set timezone = 'Mars/Olympus'")
+    works = await stage.backfill(4, 5)
+    assert "Mars/Olympus" in str((await stage.backfills.show(broken)).waiting)
+    assert (await stage.progress(works))[1] == 1
+    stage.store.run("update durable.backfill set timezone = 'UTC'")
+    await stage.look_on()
+    assert (await stage.backfills.show(broken)).waiting is None
+    assert (await stage.progress(broken))[1] == 1
+
+
 async def test_schedulers_beside_each_other_never_exceed_the_limit(stage: Backfilling) -> None:
     """Three of them look while runs end; each tick is made once, and never more than the limit are unfinished."""
     await stage.begin()

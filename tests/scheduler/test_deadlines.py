@@ -218,6 +218,19 @@ async def test_a_callback_gets_what_it_declares(stage: Watching) -> None:
     assert given == {"workflow": "w", "tick": "2026-06-02T00:00:00Z"}
 
 
+async def test_a_deadline_that_cannot_be_decided_waits_and_stops_no_other(stage: Watching) -> None:
+    """A zone that this machine does not have: it is looked at again later."""
+    stage.now_is(june(1, 15))
+    stage.workflow("w", "v")
+    await stage.set(workflow="w", deadline="2h")
+    await stage.set(workflow="v", deadline="2h")
+    await stage.look_at(june(2, 0, 0, 1))
+    stage.store.run("update durable.schedule set timezone = 'Mars/Olympus' where workflow = 'v'")
+    assert [alert.workflow for alert in await stage.watch_at(june(2, 3))] == ["w"]
+    stage.store.run("update durable.schedule set timezone = 'UTC' where workflow = 'v'")
+    assert [alert.workflow for alert in await stage.watch_at(june(2, 4))] == ["v"]
+
+
 async def test_schedulers_beside_each_other_raise_one_alert(stage: Watching) -> None:
     """Case 58: four look at the same moment at twenty schedules; one row and one callback for each."""
     stage.now_is(june(1, 15))
