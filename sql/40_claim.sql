@@ -21,9 +21,13 @@ $$;
 
 -- claim: up to _n tasks for a worker, best priority first and oldest first, from the given lines. _from has
 -- one {line, prio, at} per line: where the last claim began, a hint that skips dead index entries.
--- The fence is the caller's. Locks: ready rows (skip locked).
+-- The fence is the caller's. In plpgsql, which keeps its plan: before version 18 the server plans an SQL function anew
+-- with every call. Locks: ready rows (skip locked).
 create or replace function durable.claim(_worker uuid, _n int, _from json, _alone boolean, _now timestamptz) returns json
-language sql volatile as $$
+language plpgsql as $$
+declare
+  _claimed json;
+begin
   with l as materialized (
     select x.line, coalesce(x.prio, 0)::smallint as prio, coalesce(to_timestamp(x.at), '-infinity') as at
     from json_to_recordset(_from) as x (line int, prio int, at double precision)
@@ -53,5 +57,7 @@ language sql volatile as $$
     case when d.epoch > 0 then durable.waits_of(t.run_id, t.task_id) end,
     extract(epoch from t.started_at), t.cap_key, d.line, extract(epoch from d.ready_at), t.version)
     order by d.prio, d.ready_at, d.task_id)
-  from d join durable.task t on t.task_id = d.task_id
+  into _claimed from d join durable.task t on t.task_id = d.task_id;
+  return _claimed;
+end
 $$;

@@ -265,9 +265,11 @@ begin
 end
 $$;
 
--- next_event: the oldest event of a name that this wait step of this run has not received yet.
-create or replace function durable.next_event(_run uuid, _step text, _name text, _since timestamptz, out event_id uuid, out payload json)
-language sql stable as $$
+-- next_event: the oldest event of a name that this wait step of this run has not received yet. A table, so that the planner
+-- puts it in place of its call.
+create or replace function durable.next_event(_run uuid, _step text, _name text, _since timestamptz)
+returns table (event_id uuid, payload json)
+language sql stable rows 1 as $$
   select e.event_id, e.payload from durable.event e
   where e.name = _name and (_since is null or e.emitted_at >= _since)
     and not exists (select from durable.delivery d where d.run_id = _run and d.step = _step and d.event_id = e.event_id)

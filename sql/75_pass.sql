@@ -101,6 +101,7 @@ create or replace function durable.apply_signals(_shard int, _now timestamptz, _
 language plpgsql as $$
 declare
   _batch durable.signal[];
+  _kinds durable.signal_kind[];
   _some  int[];
   _one   durable.signal;
 begin
@@ -114,16 +115,23 @@ begin
       and g.id in (select q.id from durable.signal q where q.shard = _shard order by q.id limit _limit)
     returning g.*
   )
-  select array_agg(d.*::durable.signal order by d.id) into _batch from d;
+  select array_agg(d.*::durable.signal order by d.id), array_agg(distinct d.kind) into _batch, _kinds from d;
   if _batch is null then
     return;
   end if;
   more := cardinality(_batch) >= _limit;
 
-  _some := durable.match_events(_batch, _now, _limit);
-  lines := lines || _some;
-  _some := durable.join_children(_batch, _now);
-  lines := lines || _some;
+  if _kinds && '{event, wait}' then
+    _some := durable.match_events(_batch, _now, _limit);
+    lines := lines || _some;
+  end if;
+  if _kinds && '{child, wait}' then
+    _some := durable.join_children(_batch, _now);
+    lines := lines || _some;
+  end if;
+  if not _kinds && '{cancel, slot, wake}' then
+    return;
+  end if;
   for _one in
     select distinct on (b.kind, coalesce(b.name, ''), b.task_id) b.* from unnest(_batch) b where b.kind in ('cancel', 'slot', 'wake')
   loop
@@ -155,9 +163,6 @@ language plpgsql as $$
 declare
   _woken uuid[];
 begin
-  if not exists (select from unnest(_batch) b where b.kind in ('event', 'wait')) then
-    return null;
-  end if;
   perform durable.catch_events(_batch);
   with n as materialized (
     select distinct on (b.name) b.name, b.task_id from unnest(_batch) b where b.kind = 'event'
@@ -238,6 +243,9 @@ begin
     where w.run_id = _wait.run_id and w.task_id = _wait.task_id and w.key = _wait.key;
     _woken := _woken || _wait.task_id;
   end loop;
+  if _woken = '{}' then
+    return null;
+  end if;
   return durable.wake(_woken, _now);
 end
 $$;

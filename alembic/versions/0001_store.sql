@@ -647,9 +647,13 @@ $$;
 
 -- claim: up to _n tasks for a worker, best priority first and oldest first, from the given lines. _from has
 -- one {line, prio, at} per line: where the last claim began, a hint that skips dead index entries.
--- The fence is the caller's. Locks: ready rows (skip locked).
+-- The fence is the caller's. In plpgsql, which keeps its plan: before version 18 the server plans an SQL function anew
+-- with every call. Locks: ready rows (skip locked).
 create or replace function durable.claim(_worker uuid, _n int, _from json, _alone boolean, _now timestamptz) returns json
-language sql volatile as $$
+language plpgsql as $$
+declare
+  _claimed json;
+begin
   with l as materialized (
     select x.line, coalesce(x.prio, 0)::smallint as prio, coalesce(to_timestamp(x.at), '-infinity') as at
     from json_to_recordset(_from) as x (line int, prio int, at double precision)
@@ -679,7 +683,9 @@ language sql volatile as $$
     case when d.epoch > 0 then durable.waits_of(t.run_id, t.task_id) end,
     extract(epoch from t.started_at), t.cap_key, d.line, extract(epoch from d.ready_at), t.version)
     order by d.prio, d.ready_at, d.task_id)
-  from d join durable.task t on t.task_id = d.task_id
+  into _claimed from d join durable.task t on t.task_id = d.task_id;
+  return _claimed;
+end
 $$;
 -- Workers: registration, the fence, and what happens to the tasks of one that is gone.
 
@@ -1063,9 +1069,11 @@ begin
 end
 $$;
 
--- next_event: the oldest event of a name that this wait step of this run has not received yet.
-create or replace function durable.next_event(_run uuid, _step text, _name text, _since timestamptz, out event_id uuid, out payload json)
-language sql stable as $$
+-- next_event: the oldest event of a name that this wait step of this run has not received yet. A table, so that the planner
+-- puts it in place of its call.
+create or replace function durable.next_event(_run uuid, _step text, _name text, _since timestamptz)
+returns table (event_id uuid, payload json)
+language sql stable rows 1 as $$
   select e.event_id, e.payload from durable.event e
   where e.name = _name and (_since is null or e.emitted_at >= _since)
     and not exists (select from durable.delivery d where d.run_id = _run and d.step = _step and d.event_id = e.event_id)
@@ -1543,6 +1551,7 @@ create or replace function durable.apply_signals(_shard int, _now timestamptz, _
 language plpgsql as $$
 declare
   _batch durable.signal[];
+  _kinds durable.signal_kind[];
   _some  int[];
   _one   durable.signal;
 begin
@@ -1556,16 +1565,23 @@ begin
       and g.id in (select q.id from durable.signal q where q.shard = _shard order by q.id limit _limit)
     returning g.*
   )
-  select array_agg(d.*::durable.signal order by d.id) into _batch from d;
+  select array_agg(d.*::durable.signal order by d.id), array_agg(distinct d.kind) into _batch, _kinds from d;
   if _batch is null then
     return;
   end if;
   more := cardinality(_batch) >= _limit;
 
-  _some := durable.match_events(_batch, _now, _limit);
-  lines := lines || _some;
-  _some := durable.join_children(_batch, _now);
-  lines := lines || _some;
+  if _kinds && '{event, wait}' then
+    _some := durable.match_events(_batch, _now, _limit);
+    lines := lines || _some;
+  end if;
+  if _kinds && '{child, wait}' then
+    _some := durable.join_children(_batch, _now);
+    lines := lines || _some;
+  end if;
+  if not _kinds && '{cancel, slot, wake}' then
+    return;
+  end if;
   for _one in
     select distinct on (b.kind, coalesce(b.name, ''), b.task_id) b.* from unnest(_batch) b where b.kind in ('cancel', 'slot', 'wake')
   loop
@@ -1597,9 +1613,6 @@ language plpgsql as $$
 declare
   _woken uuid[];
 begin
-  if not exists (select from unnest(_batch) b where b.kind in ('event', 'wait')) then
-    return null;
-  end if;
   perform durable.catch_events(_batch);
   with n as materialized (
     select distinct on (b.name) b.name, b.task_id from unnest(_batch) b where b.kind = 'event'
@@ -1680,6 +1693,9 @@ begin
     where w.run_id = _wait.run_id and w.task_id = _wait.task_id and w.key = _wait.key;
     _woken := _woken || _wait.task_id;
   end loop;
+  if _woken = '{}' then
+    return null;
+  end if;
   return durable.wake(_woken, _now);
 end
 $$;

@@ -22,7 +22,7 @@ async def test_old_audit_rows_are_pruned_with_retention(durable_dsn: str) -> Non
         store.skip("31 days")
         noted(store, 2)
         pruner = Pruner(durable_dsn, Settings(retention_days=30))
-        assert await pruner.run_once() == Pruned(0, 0, 1200)
+        assert await pruner.run_once() == Pruned(0, 0, accesses=1200)
         assert await pruner.run_once() == Pruned(0, 0, 0)
         assert store.value("select count(*) from durable.secret_access") == 2
 
