@@ -150,7 +150,11 @@ class Stage:
 
     async def _skip_to_next_timer(self) -> None:
         """Move the database's clock to the next timer, if there is nothing else to wait for."""
-        rows = await self.sql("select extract(epoch from min(wake_at) - durable.now())::float from durable.timer")
+        # What a timer has set off comes first: a deadline that fired is a signal until it is applied.
+        rows = await self.sql(
+            "select extract(epoch from min(wake_at) - durable.now())::float from durable.timer"
+            " where not exists (select from durable.signal) and not exists (select from durable.ready)"
+        )
         if rows[0][0] is not None and rows[0][0] > 0:
             await self.skip(rows[0][0] + 0.001)
 

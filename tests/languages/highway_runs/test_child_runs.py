@@ -101,7 +101,7 @@ async def test_children_are_cancelled_with_their_starter(stage: Stage, kept: int
 async def test_a_deadline_of_the_starter_cancels_its_children(stage: Stage) -> None:
     """The starter fails; the deadline was not theirs, so they are cancelled."""
     workflow, fakes = parent_of("x"), Fakes()
-    workflow.deadline = timedelta(hours=1)
+    workflow.deadline_seconds = 3600
     flow = highway_workflow(workflow, fakes)
     await stage.work(flow, highway_workflow(sleeper(), fakes))
     run = await stage.start(flow)

@@ -197,7 +197,7 @@ async def test_a_stopped_run_goes_on_with_what_was_stopped_along(stage: Stage, h
         metadata={"spawn": True},
     )
     workflow, trouble = builder.build(), Trouble()
-    workflow.deadline = timedelta(hours=1)
+    workflow.deadline_seconds = 3600
     flow = highway_workflow(workflow, trouble)
     await stage.work(flow, highway_workflow(child, trouble), kept_continuations=0)
     run = await stage.start(flow)

@@ -88,7 +88,7 @@ async def test_a_deadline_ends_the_run_as_its_action_says(stage: Stage, action: 
         .parallel("par", branches={"a": lambda b: b.wait("w", timedelta(days=2))}, metadata={"spawn": True})
         .build()
     )
-    workflow.deadline, workflow.deadline_action = timedelta(hours=1), action
+    workflow.deadline_seconds, workflow.deadline_action = 3600, action
     ended = await stage.run(workflow)
     assert (ended.state, ended.error["type"]) == (state, error)
     assert ended.error["message"] == "the run was not done at its deadline"
@@ -98,7 +98,7 @@ async def test_a_deadline_ends_the_run_as_its_action_says(stage: Stage, action: 
 async def test_a_run_keeps_the_deadline_action_it_was_started_with(stage: Stage) -> None:
     """What the workflow says later concerns later runs."""
     workflow = WorkflowBuilder("pinned").wait("w", timedelta(days=2)).build()
-    workflow.deadline, workflow.deadline_action = timedelta(hours=1), "cancel"
+    workflow.deadline_seconds, workflow.deadline_action = 3600, "cancel"
     fakes = Fakes()
     flow = highway_workflow(workflow, fakes)
     await stage.work(flow)
@@ -181,7 +181,7 @@ def alone(blocks: Blocks, beside: bool = False) -> Workflow:
 
 def late(blocks: Blocks) -> Workflow:
     workflow = alone(blocks)
-    workflow.deadline = timedelta(hours=1)
+    workflow.deadline_seconds = 3600
     return workflow
 
 
