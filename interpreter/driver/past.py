@@ -13,7 +13,9 @@ from typing import Any
 
 from durable import ChildFailed, EventTimeout, Handle, Start
 from durable.children import Group
+from durable.codec import MARK
 from durable.failures import raised
+from durable.ids import child_ids
 from durable.journal import Record, Replay
 
 
@@ -46,6 +48,9 @@ class Past:
         self.task_id = task_id
         self.version: str | None = None
         self.snapshot = None
+        self.snapshot_pos = -1
+        self.position = 0
+        self.spawned = False
         self.weight = 0
         self.replaying = True
         self.positions: dict[str, list[int]] | None = None
@@ -75,11 +80,13 @@ class Past:
     async def sleep(self, duration: Any, *, name: str) -> None:
         await self.sleep_by(lambda now: now, name=name)
 
-    async def sleep_by(self, end: Callable[[float], float], *, name: str) -> None:
+    async def sleep_by(self, end: Callable[[float], float], *, name: str) -> int:
         key = self._key(name)
         begun = await self._take(key)
-        if begun is None or await self._take(key) is None:
-            await self._wait(key, Waiting("sleep", name, _moment(begun.body["until"]) if begun else None))
+        slept = await self._take(key) if begun is not None else None
+        if slept is None:
+            slept = await self._wait(key, Waiting("sleep", name, _moment(begun.body["until"]) if begun else None))
+        return int(slept.pos)
 
     async def wait_for_event(self, event: str, *, timeout: Any = None, name: str, **options: Any) -> Any:
         key = self._key(name)
@@ -87,16 +94,13 @@ class Past:
         if record is None:
             return await self._wait(key, Waiting("event", event))
         if record.kind == "timeout":
-            raise EventTimeout(event)
+            raise EventTimeout(event, record.pos)
         return record.body["payload"]
 
     async def emit_event(self, event: str, payload: Any = None, *, name: str) -> None:
         key = self._key(name)
         if await self._take(key) is None:
             await self._wait(key, Waiting("emit", event))
-
-    async def spawn(self, workflow: str, *args: Any, options: Start, **given: Any) -> Handle:
-        return (await self.spawn_many(workflow, [given], options=options))[0]
 
     async def spawn_many(self, workflow: str, inputs: Sequence[Any], *, options: Start) -> Group:
         key = self._key(str(options.name))
@@ -105,14 +109,29 @@ class Past:
             record = await self._wait(key, Waiting("spawn", workflow))
         return Group(record.body["first"], record.body["count"], workflow)
 
-    async def wait_for(self, tasks: Handle | Sequence[Handle], *, mode: str = "all", name: str) -> Any:
-        handles = [tasks] if isinstance(tasks, Handle) else list(tasks)
-        key = self._key(name)
-        record = await self._take(key) if handles else None
-        if record is None and handles:
-            await self._wait(key, Waiting("children", name, tasks=tuple(handle.task_id for handle in handles)))
-        results = [self._result(handle, record) for handle in handles]
-        return results[0] if isinstance(tasks, Handle) else results
+    async def start_many(self, calls: Sequence[tuple[Any, dict[str, Any]]], *, options: Start) -> list[Handle]:
+        key, names = self._key(str(options.name)), [str(workflow) for workflow, _ in calls]
+        record = await self._take(key)
+        if record is None:
+            record = await self._wait(key, Waiting("spawn", ", ".join(names)))
+        if record.kind == "failed":
+            raise raised(record.body)
+        ids = child_ids(record.body["first"], len(names))
+        return [Handle(run_id, name, run=True) for run_id, name in zip(ids, names, strict=True)]
+
+    async def wait_for(self, tasks: Sequence[Handle], *, mode: str = "all", name: str) -> list[Any]:
+        return (await self._joined(tasks, name))[0] if tasks else []
+
+    async def join(self, child: Handle, *, name: str) -> tuple[Any, int]:
+        results, pos = await self._joined([child], name)
+        return results[0], pos
+
+    async def logged(self, level: str, first: Any, last: Any) -> list[Any]:
+        """Nothing is compared here: whoever looks wants to see what the walk makes of its records now."""
+        return []
+
+    def on_stop(self, call: Callable[[str], None]) -> None:
+        """Nobody stops what is over."""
 
     def cancel_child(self, child: Handle, reason: str) -> None:
         """It was cancelled then."""
@@ -148,11 +167,21 @@ class Past:
         finally:
             self.waiting.pop(key, None)
 
-    def _result(self, handle: Handle, record: Record | None) -> Any:
-        ended = self._children[handle.task_id]
+    async def _joined(self, handles: Sequence[Handle], name: str) -> tuple[list[Any], int]:
+        key = self._key(name)
+        record = await self._take(key)
+        if record is None:
+            record = await self._wait(key, Waiting("children", name, tasks=tuple(h.task_id for h in handles)))
+        ended = {task_id: Ended(state, result, error) for task_id, state, result, error in record.body["ended"]}
+        return [self._result(handle, ended[handle.task_id], record) for handle in handles], record.pos
+
+    def _result(self, handle: Handle, ended: Ended, record: Record) -> Any:
         if ended.state != "succeeded":
-            at = {"step": record.name, "pos": record.pos} if record else {}
-            raise ChildFailed({**(ended.error or {}), "child": handle.task_id, **at})
+            error = ended.error or {"type": "ChildFailed", "message": f"{handle.task_id} was {ended.state}"}
+            raise ChildFailed({**error, "child": handle.task_id, "step": record.name, "pos": record.pos})
+        if isinstance(ended.result, dict) and MARK in ended.result:
+            # The record has it sealed; the child's own row was opened by whoever read it.
+            return self._children[handle.task_id].result
         return ended.result
 
 
