@@ -14,6 +14,7 @@ from typing import Any
 from durable import ChildFailed, EventTimeout, Handle, Start
 from durable.children import Group
 from durable.failures import raised
+from durable.ids import child_ids
 from durable.journal import Record, Replay
 
 
@@ -26,7 +27,7 @@ class Waiting:
     until: datetime | None = None
     attempt: int = 1
     error: dict[str, Any] | None = None
-    tasks: tuple[str, ...] = ()
+    children: tuple[Handle, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,9 @@ class Past:
         self.task_id = task_id
         self.version: str | None = None
         self.snapshot = None
+        self.snapshot_pos = -1
+        self.position = 0
+        self.spawned = False
         self.weight = 0
         self.replaying = True
         self.positions: dict[str, list[int]] | None = None
@@ -75,11 +79,14 @@ class Past:
     async def sleep(self, duration: Any, *, name: str) -> None:
         await self.sleep_by(lambda now: now, name=name)
 
-    async def sleep_by(self, end: Callable[[float], float], *, name: str) -> None:
+    async def sleep_by(self, end: Callable[[float], float], *, name: str) -> int:
         key = self._key(name)
         begun = await self._take(key)
-        if begun is None or await self._take(key) is None:
-            await self._wait(key, Waiting("sleep", name, _moment(begun.body["until"]) if begun else None))
+        slept = await self._take(key) if begun is not None else None
+        if slept is None:
+            until = _moment(begun.body["until"]) if begun is not None else None
+            slept = await self._wait(key, Waiting("sleep", name, until))
+        return slept.pos
 
     async def wait_for_event(self, event: str, *, timeout: Any = None, name: str, **options: Any) -> Any:
         key = self._key(name)
@@ -87,7 +94,7 @@ class Past:
         if record is None:
             return await self._wait(key, Waiting("event", event))
         if record.kind == "timeout":
-            raise EventTimeout(event)
+            raise EventTimeout(event, record.pos)
         return record.body["payload"]
 
     async def emit_event(self, event: str, payload: Any = None, *, name: str) -> None:
@@ -95,24 +102,32 @@ class Past:
         if await self._take(key) is None:
             await self._wait(key, Waiting("emit", event))
 
-    async def spawn(self, workflow: str, *args: Any, options: Start, **given: Any) -> Handle:
-        return (await self.spawn_many(workflow, [given], options=options))[0]
-
     async def spawn_many(self, workflow: str, inputs: Sequence[Any], *, options: Start) -> Group:
-        key = self._key(str(options.name))
-        record = await self._take(key)
-        if record is None:
-            record = await self._wait(key, Waiting("spawn", workflow))
+        record = await self._begun(str(options.name), workflow)
         return Group(record.body["first"], record.body["count"], workflow)
 
-    async def wait_for(self, tasks: Handle | Sequence[Handle], *, mode: str = "all", name: str) -> Any:
-        handles = [tasks] if isinstance(tasks, Handle) else list(tasks)
-        key = self._key(name)
-        record = await self._take(key) if handles else None
-        if record is None and handles:
-            await self._wait(key, Waiting("children", name, tasks=tuple(handle.task_id for handle in handles)))
-        results = [self._result(handle, record) for handle in handles]
-        return results[0] if isinstance(tasks, Handle) else results
+    async def start_many(self, calls: Sequence[tuple[str, Any]], *, options: Start) -> list[Handle]:
+        names = [workflow for workflow, _ in calls]
+        record = await self._begun(str(options.name), ", ".join(names))
+        if record.kind == "failed":
+            raise raised(record.body)
+        ids = child_ids(record.body["first"], len(names))
+        return [Handle(run_id, name, run=True) for run_id, name in zip(ids, names, strict=True)]
+
+    async def wait_for(self, tasks: Sequence[Handle], *, mode: str = "all", name: str) -> list[Any]:
+        record = await self._joined(tasks, name)
+        return [self._result(handle, record) for handle in tasks]
+
+    async def join(self, child: Handle, *, name: str) -> tuple[Any, int]:
+        record = await self._joined([child], name)
+        return self._result(child, record), record.pos
+
+    def on_stop(self, call: Callable[[str], None]) -> None:
+        """Nobody asks the past to end."""
+
+    async def logged(self, *which: Any) -> list[Any]:
+        """Nothing to compare with: what was noted follows from the same records."""
+        return []
 
     def cancel_child(self, child: Handle, reason: str) -> None:
         """It was cancelled then."""
@@ -148,11 +163,26 @@ class Past:
         finally:
             self.waiting.pop(key, None)
 
-    def _result(self, handle: Handle, record: Record | None) -> Any:
-        ended = self._children[handle.task_id]
+    async def _begun(self, name: str, workflow: str) -> Record:
+        key = self._key(name)
+        record = await self._take(key)
+        if record is None:
+            record = await self._wait(key, Waiting("spawn", workflow))
+        self.spawned = True
+        return record
+
+    async def _joined(self, children: Sequence[Handle], name: str) -> Record:
+        key = self._key(name)
+        record = await self._take(key)
+        return record or await self._wait(key, Waiting("children", name, children=tuple(children)))
+
+    def _result(self, handle: Handle, record: Record) -> Any:
+        """How a child ended: as the record says, else as the store does."""
+        rows = {row[0]: Ended(*row[1:]) for row in record.body.get("ended") or ()}
+        ended = rows.get(handle.task_id) or self._children[handle.task_id]
         if ended.state != "succeeded":
-            at = {"step": record.name, "pos": record.pos} if record else {}
-            raise ChildFailed({**(ended.error or {}), "child": handle.task_id, **at})
+            error = ended.error or {"type": "ChildFailed", "message": f"{handle.task_id} was {ended.state}"}
+            raise ChildFailed({**error, "child": handle.task_id, "step": record.name, "pos": record.pos})
         return ended.result
 
 
