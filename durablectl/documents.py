@@ -13,6 +13,7 @@ from durablectl.jsontext import print_json
 from durablectl.scheduling import deploy_loaded, findings_of, placed, schedule_of
 from highway_dsl.faults import Fault
 from interpreter.deployment import Loaded, Unloadable, Written, check, read
+from interpreter.errors import ProgramError
 from scheduler.following import Followed
 
 
@@ -109,8 +110,13 @@ def required(found: Reading, files: str) -> list[Loaded]:
     for warning in found.warnings:
         print(f"warning: {warning}", file=sys.stderr)
     if found.faults:
-        raise Unloadable(files, message="cannot be deployed:\n  " + "\n  ".join(found.faults))
+        raise ProgramError(_listed(files, found.faults))
     return found.loaded
+
+
+def _listed(files: str, faults: Sequence[str]) -> str:
+    """One fault in its own line, several below one."""
+    return faults[0] if len(faults) == 1 else f"{files} cannot be used:\n  " + "\n  ".join(faults)
 
 
 def deploy_files(files: Sequence[str], *, as_json: bool, database_url: str | None) -> int:

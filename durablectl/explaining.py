@@ -177,11 +177,16 @@ class Explanation:
         return f", until {said(found[0].timeout_at)}" if found else ""
 
     def _children(self, what: Waiting) -> str:
-        tasks = {str(task.task_id): task for task in self._told.branches}
-        left = [tasks[name] for name in what.tasks if name in tasks and tasks[name].finished_at is None]
-        names = ", ".join(f"{task.workflow} {task.task_id} ({task.state})" for task in left[:3])
-        more = f" and {len(left) - 3} more" if len(left) > 3 else ""
-        return f"{names}{more}" if left else "its children"
+        """Branches of this run, or runs of their own."""
+        known = {str(task.task_id): task for task in self._told.branches}
+        left = []
+        for child in what.children:
+            task = known.get(child.task_id)
+            if task is None or task.finished_at is None:
+                state = f" ({task.state})" if task is not None else ""
+                left.append(f"{'run' if child.run else 'task'} {child.task_id} of {child.workflow}{state}")
+        more = [f"{len(left) - 3} more"] if len(left) > 3 else []
+        return " and ".join([*left[:3], *more]) or "its children"
 
 
 def _is_end(node: Any) -> bool:

@@ -35,7 +35,11 @@ def json_value(text: str, option: str) -> Any:
     try:
         return _strict(source)
     except ValueError as exc:
-        raise WrongUse(f"{option} is not JSON ({exc}); text needs quotes: {option} '\"text\"'") from None
+        where = f"{option} {text}" if text.startswith("@") else option
+        hint = "" if text[:1] in ("@", "{", "[") else f"; text needs quotes: {option} '\"text\"'"
+        raise WrongUse(f"{where} is not JSON ({exc}){hint}") from None
+    except RecursionError:
+        raise WrongUse(f"{option} is nested too deeply") from None
 
 
 def moment(text: str, option: str) -> datetime:
@@ -83,6 +87,8 @@ def _content(name: str, option: str) -> str:
     if name == "-":
         return sys.stdin.read()
     try:
-        return Path(name).read_text()
-    except (OSError, UnicodeDecodeError) as exc:
-        raise WrongUse(f"{option} @{name} cannot be read: {getattr(exc, 'strerror', None) or exc}") from None
+        return Path(name).read_text(encoding="utf-8-sig")
+    except OSError as exc:
+        raise WrongUse(f"{option} @{name} cannot be read: {exc.strerror or exc}") from None
+    except UnicodeDecodeError as exc:
+        raise WrongUse(f"{option} @{name} is not a text: byte {exc.start} is not UTF-8") from None

@@ -63,6 +63,8 @@ def _named(module: ModuleType, attribute: str) -> Workflow:
 
 def _module_name(name: str) -> str:
     """The module for a path that people like to type; a file elsewhere brings its directory along."""
+    if name.endswith((".yaml", ".yml", ".json")):
+        raise WrongUse(f"{name} is to be deployed: `durable deploy {name}`; its worker needs --allow, and no module")
     if not name.endswith(".py"):
         return name
     path = Path(name).resolve()
@@ -84,14 +86,14 @@ def _imported(name: str) -> ModuleType:
                 f"no module {name!r} here; run this in the directory that holds it ({os.getcwd()})"
             ) from None
         raise WrongUse(_why_not(name, exc)) from exc
-    except Exception as exc:
+    except (Exception, SystemExit) as exc:
         raise WrongUse(_why_not(name, exc)) from exc
 
 
-def _why_not(name: str, error: Exception) -> str:
+def _why_not(name: str, error: BaseException) -> str:
     place = ""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "importlib" not in frame.filename]
-    if isinstance(error, SyntaxError):
+    if isinstance(error, SyntaxError) and error.lineno is not None:
         place = f" ({error.filename}, line {error.lineno})"
     elif len(frames) > 1:
         place = f" ({frames[-1].filename}, line {frames[-1].lineno})"

@@ -54,6 +54,8 @@ def run_target(order: Order) -> int:
     file, name = _parts(order.target)
     if file.endswith(SUFFIXES) or Path(file).is_file():
         return _run_file(order, given, file, name)
+    if Path(file).is_dir():
+        raise WrongUse(f"{file} is a directory; run one of its files, or a workflow by its name")
     if order.allow:
         raise WrongUse("--allow is for a file that runs here; a name runs on the workers that there are")
     return _run_name(order, given)

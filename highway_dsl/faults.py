@@ -92,13 +92,18 @@ def _fault(detail: dict[str, Any]) -> Fault:
     loc = without_tags(detail["loc"])
     return Fault(
         kind=detail["type"],
-        message=context.get("message") or _message(loc, detail["msg"]),
+        message=context.get("message") or _message(loc, _text(loc, detail)),
         loc=loc,
         task_id=context["task_id"] if "task_id" in context else owner_of(loc),
         hint=context.get("hint"),
         position=_position(context),
         value=detail.get("input"),
     )
+
+
+def _text(loc: Loc, detail: dict[str, Any]) -> str:
+    whole = loc == () and detail["type"] == "model_type"
+    return "a workflow is a mapping with a name and tasks" if whole else str(detail["msg"])
 
 
 def _message(loc: Loc, text: str) -> str:

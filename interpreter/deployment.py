@@ -149,9 +149,12 @@ _READERS: Final[dict[str, Callable[[str, str], Document[Workflow]]]] = {
 
 def _text(file: Path) -> str:
     try:
-        return file.read_text()
-    except (OSError, UnicodeDecodeError) as exc:
-        raise Unloadable(str(file), message=f"cannot be read: {getattr(exc, 'strerror', None) or exc}") from None
+        return file.read_text(encoding="utf-8-sig")
+    except OSError as exc:
+        raise Unloadable(str(file), message=f"cannot be read: {exc.strerror or exc}") from None
+    except UnicodeDecodeError as exc:
+        said = f"byte {exc.start} is not UTF-8"
+        raise Unloadable(str(file), message=f"is not a text: {said}; is this the right file?") from None
 
 
 def _run(file: Path) -> list[Written]:
@@ -162,7 +165,7 @@ def _run(file: Path) -> list[Written]:
         return built(str(file), runpy.run_path(str(file), run_name=file.stem))
     except (Unloadable, ValidationError) as exc:
         raise as_unloadable(str(file), exc) from None
-    except Exception as exc:
+    except (Exception, SystemExit) as exc:
         raise Unloadable(str(file), message=f"cannot be run: {type(exc).__name__}: {exc}") from exc
     finally:
         sys.path.remove(str(file.parent.resolve()))

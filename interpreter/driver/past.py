@@ -13,7 +13,6 @@ from typing import Any
 
 from durable import ChildFailed, EventTimeout, Handle, Start
 from durable.children import Group
-from durable.codec import MARK
 from durable.failures import raised
 from durable.ids import child_ids
 from durable.journal import Record, Replay
@@ -28,7 +27,7 @@ class Waiting:
     until: datetime | None = None
     attempt: int = 1
     error: dict[str, Any] | None = None
-    tasks: tuple[str, ...] = ()
+    children: tuple[Handle, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +84,9 @@ class Past:
         begun = await self._take(key)
         slept = await self._take(key) if begun is not None else None
         if slept is None:
-            slept = await self._wait(key, Waiting("sleep", name, _moment(begun.body["until"]) if begun else None))
-        return int(slept.pos)
+            until = _moment(begun.body["until"]) if begun is not None else None
+            slept = await self._wait(key, Waiting("sleep", name, until))
+        return slept.pos
 
     async def wait_for_event(self, event: str, *, timeout: Any = None, name: str, **options: Any) -> Any:
         key = self._key(name)
@@ -103,35 +103,31 @@ class Past:
             await self._wait(key, Waiting("emit", event))
 
     async def spawn_many(self, workflow: str, inputs: Sequence[Any], *, options: Start) -> Group:
-        key = self._key(str(options.name))
-        record = await self._take(key)
-        if record is None:
-            record = await self._wait(key, Waiting("spawn", workflow))
+        record = await self._begun(str(options.name), workflow)
         return Group(record.body["first"], record.body["count"], workflow)
 
-    async def start_many(self, calls: Sequence[tuple[Any, dict[str, Any]]], *, options: Start) -> list[Handle]:
-        key, names = self._key(str(options.name)), [str(workflow) for workflow, _ in calls]
-        record = await self._take(key)
-        if record is None:
-            record = await self._wait(key, Waiting("spawn", ", ".join(names)))
+    async def start_many(self, calls: Sequence[tuple[str, Any]], *, options: Start) -> list[Handle]:
+        names = [workflow for workflow, _ in calls]
+        record = await self._begun(str(options.name), ", ".join(names))
         if record.kind == "failed":
             raise raised(record.body)
         ids = child_ids(record.body["first"], len(names))
         return [Handle(run_id, name, run=True) for run_id, name in zip(ids, names, strict=True)]
 
     async def wait_for(self, tasks: Sequence[Handle], *, mode: str = "all", name: str) -> list[Any]:
-        return (await self._joined(tasks, name))[0] if tasks else []
+        record = await self._joined(tasks, name)
+        return [self._result(handle, record) for handle in tasks]
 
     async def join(self, child: Handle, *, name: str) -> tuple[Any, int]:
-        results, pos = await self._joined([child], name)
-        return results[0], pos
-
-    async def logged(self, level: str, first: Any, last: Any) -> list[Any]:
-        """Nothing is compared here: whoever looks wants to see what the walk makes of its records now."""
-        return []
+        record = await self._joined([child], name)
+        return self._result(child, record), record.pos
 
     def on_stop(self, call: Callable[[str], None]) -> None:
-        """Nobody stops what is over."""
+        """Nobody asks the past to end."""
+
+    async def logged(self, *which: Any) -> list[Any]:
+        """Nothing to compare with: what was noted follows from the same records."""
+        return []
 
     def cancel_child(self, child: Handle, reason: str) -> None:
         """It was cancelled then."""
@@ -167,21 +163,26 @@ class Past:
         finally:
             self.waiting.pop(key, None)
 
-    async def _joined(self, handles: Sequence[Handle], name: str) -> tuple[list[Any], int]:
+    async def _begun(self, name: str, workflow: str) -> Record:
         key = self._key(name)
         record = await self._take(key)
         if record is None:
-            record = await self._wait(key, Waiting("children", name, tasks=tuple(h.task_id for h in handles)))
-        ended = {task_id: Ended(state, result, error) for task_id, state, result, error in record.body["ended"]}
-        return [self._result(handle, ended[handle.task_id], record) for handle in handles], record.pos
+            record = await self._wait(key, Waiting("spawn", workflow))
+        self.spawned = True
+        return record
 
-    def _result(self, handle: Handle, ended: Ended, record: Record) -> Any:
+    async def _joined(self, children: Sequence[Handle], name: str) -> Record:
+        key = self._key(name)
+        record = await self._take(key)
+        return record or await self._wait(key, Waiting("children", name, children=tuple(children)))
+
+    def _result(self, handle: Handle, record: Record) -> Any:
+        """How a child ended: as the record says, else as the store does."""
+        rows = {row[0]: Ended(*row[1:]) for row in record.body.get("ended") or ()}
+        ended = rows.get(handle.task_id) or self._children[handle.task_id]
         if ended.state != "succeeded":
             error = ended.error or {"type": "ChildFailed", "message": f"{handle.task_id} was {ended.state}"}
             raise ChildFailed({**error, "child": handle.task_id, "step": record.name, "pos": record.pos})
-        if isinstance(ended.result, dict) and MARK in ended.result:
-            # The record has it sealed; the child's own row was opened by whoever read it.
-            return self._children[handle.task_id].result
         return ended.result
 
 

@@ -118,3 +118,106 @@ def test_help_needs_nothing_of_the_runtime() -> None:
     )
     assert done.stdout.strip().endswith("set()")
     assert "Start a run and print its id" in done.stdout
+
+
+NONSENSE: dict[str, tuple[bytes, str]] = {
+    "binary.yaml": (b"\x9c\x00\xff", "is not a text: byte 0 is not UTF-8"),
+    "binary.json": (b"{\xff}", "is not a text: byte 1 is not UTF-8"),
+    "empty.yaml": (b"", "empty.yaml:1:1: a workflow is a mapping with a name and tasks"),
+    "list.yaml": (b"- 1", "list.yaml:1:1: a workflow is a mapping"),
+    "deep.json": (b"[" * 5000, "deep.json:1:101: nested deeper than 100 levels"),
+    "huge.yaml": (b"#" * (17 * 1024 * 1024), "huge.yaml:1:1: the document is over 16777216 characters"),
+    "notes.txt": (b"hello", "not a workflow: its name ends in none of .yaml, .yml, .json and .py"),
+}
+
+
+@pytest.mark.parametrize("verb", ["check", "deploy", "graph", "simulate", "run"])
+def test_a_file_that_is_no_workflow_is_refused_in_one_line(bare: Command, here: Path, verb: str) -> None:
+    """Missing, a directory, binary, empty, too deep, too large, or of another kind: where, and what is wrong."""
+    (here / "folder.yaml").mkdir()
+    for name, (content, complaint) in NONSENSE.items():
+        (here / name).write_bytes(content)
+        refused(bare, verb, name, complaint)
+    refused(bare, verb, "folder.yaml", "folder.yaml: cannot be read: Is a directory")
+    refused(bare, verb, "absent.yaml", "absent.yaml: cannot be read: No such file or directory")
+
+
+def refused(bare: Command, verb: str, name: str, complaint: str) -> None:
+    said = bare(verb, name, *(["--database-url", NOWHERE] if verb in ("deploy", "run") else []))
+    assert (said.code, said.out, len(said.err.splitlines())) == (4, "", 1), said.err
+    assert said.err.startswith("error: " if verb == "check" else "durable: ")
+    assert complaint in said.err
+    assert name in said.err
+
+
+def test_a_python_file_that_cannot_be_run_is_refused(bare: Command, here: Path) -> None:
+    """One that is no Python, fails, ends the process or holds nothing, whichever verb looks at it."""
+    for name, text, complaint in [
+        ("no_python.py", b"\x00\x01", "SyntaxError"),
+        ("failing_file.py", b"1/0", "ZeroDivisionError: division by zero"),
+        ("leaving_file.py", b"import sys; sys.exit(3)", "SystemExit: 3"),
+        ("hollow_file.py", b"x = 1", "builds no workflow"),
+    ]:
+        (here / name).write_bytes(text)
+        for verb in ("check", "deploy", "graph", "simulate", "run"):
+            said = bare(verb, name, *(["--database-url", NOWHERE] if verb in ("deploy", "run") else []))
+            assert said.code in (2, 4)
+            assert (said.out, len(said.err.splitlines())) == ("", 1), said.err
+            assert complaint in said.err
+
+
+def test_values_that_cannot_be_read_are_refused_before_anything_else(bare: Command, here: Path) -> None:
+    """The option, what was given, and what it should look like."""
+    (here / "ok.yaml").write_text("name: ok\ntasks:\n  a: {task_id: a, operator_type: task, function: tools.echo}\n")
+    (here / "half.json").write_text('{"a": ')
+    (here / "list.json").write_text("[1]")
+    (here / "raw.json").write_bytes(b"\xff\xfe")
+    run = ("run", "ok.yaml", "--database-url", NOWHERE, "--input")
+    wrong(bare(*run, "@absent.json"), 2, "--input @absent.json cannot be read: No such file")
+    wrong(bare(*run, "@half.json"), 2, "--input @half.json is not JSON", "line 1 column 7")
+    wrong(bare(*run, "@list.json"), 2, "'@list.json' is not a JSON object")
+    wrong(bare(*run, "@raw.json"), 2, "--input @raw.json is not a text: byte 0")
+    wrong(bare(*run, "{"), 2, "--input is not JSON")
+    wrong(bare(*run, "word"), 2, "name=value")
+    wrong(bare("run", "ok.yaml", "--wait", "--follow"), 2, "one of --wait and --follow")
+    wrong(bare("run", "ok", "--allow", "x"), 2, "--allow is for a file")
+    wrong(bare("run", str(here)), 2, "is a directory")
+    wrong(bare("graph", "ok.yaml", "--svg", "--mermaid"), 2, "not both")
+    wrong(bare("simulate", "ok.yaml", "--outcome", "a=maybe"), 2, "task=fail or task=succeed")
+    wrong(bare("simulate", "ok.yaml", "--value", "a"), 2, "task=JSON")
+    wrong(bare("simulate", "ok.yaml", "--value", "a={"), 2, "--value a= is not JSON")
+    wrong(bare("simulate", "ok.yaml", "--value", "b=1"), 2, "no task 'b' in 'ok'; there are a")
+    wrong(bare("runs", "decide", "x", "y"), 2, "exactly one of --ran JSON, --again and --fail WHY")
+    wrong(bare("runs", "decide", "x", "y", "--ran", "{"), 2, "--ran is not JSON")
+    wrong(bare("runs", "list", "--since", "yesterday"), 2, "--since 'yesterday'", "2026-01-31T09:00:00Z")
+    wrong(bare("runs", "list", "--limit", "0"), 2, "--limit")
+    wrong(bare("emit", "x", "--payload", "@absent"), 2, "--payload @absent cannot be read")
+    wrong(bare("worker", "ok.yaml"), 2, "durable deploy ok.yaml")
+
+
+def test_every_verb_that_needs_the_store_says_when_it_is_not_there(bare: Command, here: Path) -> None:
+    """The same words and the same code, whatever was to be done."""
+    (here / "ok.yaml").write_text("name: ok\ntasks:\n  a: {task_id: a, operator_type: task, function: tools.echo}\n")
+    run = "0190b6c4-7e1a-7cc3-9f6e-2d1f0a3b4c5d"
+    one = [["runs", verb, run] for verb in ("show", "watch", "cancel", "retry", "resume", "fork", "why")]
+    others = [
+        ["run", "ok.yaml"],
+        ["run", "ok"],
+        ["deploy", "ok.yaml"],
+        ["start", "ok"],
+        ["emit", "x"],
+        ["secrets", "list"],
+    ]
+    for words in [*one, *others, ["runs", "list"], ["secrets", "rotate"], ["secrets", "remove", "x"]]:
+        wrong(bare(*words, "--database-url", NOWHERE), 3, "cannot reach PostgreSQL at 127.0.0.1:1/shop", "Check that")
+
+
+def test_what_the_store_does_not_have_is_refused_by_name(durable: Command) -> None:
+    """Runs, states, workflows, versions and secrets that nobody knows."""
+    nobody = "0190b6c4-7e1a-7cc3-9f6e-2d1f0a3b4c5d"
+    wrong(durable("runs", "why", nobody), 4, f"no run {nobody}")
+    wrong(durable("runs", "resume", nobody), 4, f"no run {nobody}")
+    wrong(durable("runs", "why", "abc"), 4, "'abc' is not a run id")
+    wrong(durable("runs", "list", "--state", "nonsense"), 4, "no state 'nonsense'", "ready, running, parked")
+    wrong(durable("run", "absent"), 4, "absent")
+    wrong(durable("start", "absent"), 4, "absent")

@@ -120,3 +120,34 @@ async def test_a_run_that_no_worker_took_says_so(deployed: Any) -> None:
     await deployed.state_is(run_id, "cancelled")
     ended = await why(deployed, run_id)
     assert (ended["nap"].state, ended["nap"].waits_for) == ("cancelled", [])
+
+
+CHILDREN = """
+name: parent
+tasks:
+  call:
+    task_id: call
+    operator_type: child_workflow
+    children: {one: {workflow_name: waits, inputs: {n: 500}}}
+  after: {task_id: after, operator_type: task, function: tools.echo, args: ["{{call}}"], dependencies: [call]}
+"""
+
+
+async def test_a_run_that_waits_for_another_names_it(deployed: Any, tmp_path: Path) -> None:
+    """By its id and its workflow, so that it can be asked itself; with its result the walk goes on."""
+    (tmp_path / "parent.yaml").write_text(CHILDREN)
+    (loaded,) = load(tmp_path / "parent.yaml")
+    await deployed.client.deploy(loaded.deployment())
+    await deployed.work(catalogue=Deployed([], Vault(deployed.dsn)))
+    run_id = str(await deployed.client.start("parent"))
+    await deployed.state_is(run_id, "parked")
+    (child,) = await deployed.client.runs(workflow="waits")
+    await deployed.state_is(str(child.run_id), "parked")
+    found = await why(deployed, run_id)
+    assert found["call"].waits_for == [f"run {child.run_id} of waits (parked)"]
+    assert found["after"].waits_for == [f"call: run {child.run_id} of waits (parked)"]
+    await deployed.client.emit("approved_500", {})
+    await deployed.sql("select durable.skip_time(interval '3 hours')")
+    await deployed.client.result(run_id, timeout=30)
+    ended = await why(deployed, run_id)
+    assert (ended["call"].state, ended["after"].state) == ("done", "done")
