@@ -1,7 +1,7 @@
 -- Retention of what schedulers leave behind: ticks whose run is gone, notes, backfills, alerts, and events in vain.
 
--- prune_history: a batch of each kind, of what is older than this. pruned: the largest of them; null where another is at
--- it. reached: null when nothing is left, as all pruning has it.
+-- prune_history: a batch of each kind, of what is older than this; pruned: the largest of them. reached is null when there
+-- is no next batch, or another is at it.
 create or replace function durable.prune_history(
   _before timestamptz, _limit int default 500, _after timestamptz default null, out pruned int, out reached timestamptz)
 language plpgsql as $$
