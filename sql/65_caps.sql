@@ -100,15 +100,16 @@ $$;
 create or replace function durable.admit(_cap text, _now timestamptz) returns int[]
 language plpgsql as $$
 declare
-  _free  int := coalesce(durable.cap_limit(_cap), 1000000) - (select count(*) from durable.hold h where h.cap_key = _cap);
-  _task  uuid;
-  _ready uuid[] := '{}';
+  _lines  int[] := case when left(_cap, 1) = 'b' then durable.admit_others(_cap, _now) end;
+  _free   int := coalesce(durable.cap_limit(_cap), 1000000) - (select count(*) from durable.hold h where h.cap_key = _cap);
+  _task   uuid;
+  _ready  uuid[] := '{}';
   _took   boolean;
   _locked boolean := false;
   _told   boolean;
 begin
   if _free <= 0 then
-    return null;
+    return _lines;
   end if;
   for _task in
     select q.task_id from durable.cap_queue q where q.cap_key = _cap order by q.prio, q.queued_at, q.task_id limit _free + 100
@@ -128,7 +129,27 @@ begin
     -- Whoever has it may look at other slots than the one that is free now: ask again.
     insert into durable.signal (shard, id, kind, name) values (durable.shard(_cap), durable.uuid7(), 'slot', _cap);
   end if;
-  return durable.make_ready(_ready, _now);
+  return _lines || durable.make_ready(_ready, _now);
+end
+$$;
+
+-- admit_others: the slots that a backfill's runs need besides their own, first to whoever is best there: a fresh tick goes
+-- before them, whichever slot was freed first.
+create or replace function durable.admit_others(_cap text, _now timestamptz) returns int[]
+language plpgsql as $$
+declare
+  _other text;
+  _lines int[];
+begin
+  for _other in
+    select q.cap_key from durable.cap_queue q
+    where q.cap_key <> _cap and q.task_id = (
+      select b.task_id from durable.cap_queue b where b.cap_key = _cap order by b.prio, b.queued_at, b.task_id limit 1)
+    order by q.cap_key
+  loop
+    _lines := _lines || durable.admit(_other, _now);
+  end loop;
+  return _lines;
 end
 $$;
 
