@@ -1237,7 +1237,7 @@ create or replace function durable.admit(_cap text, _now timestamptz) returns in
 language plpgsql as $$
 declare
   _lines  int[] := case when left(_cap, 1) = 'b' then durable.admit_others(_cap, _now) end;
-  _free   int := coalesce(durable.cap_limit(_cap), 1000000) - (select count(*) from durable.hold h where h.cap_key = _cap);
+  _free   int := durable.free_slots_of(_cap);
   _task   uuid;
   _ready  uuid[] := '{}';
   _took   boolean;
@@ -1269,6 +1269,17 @@ begin
 end
 $$;
 
+-- free_slots_of: how many slots of a cap are to be given away. One where nobody is in line: whoever may want it counts anew.
+create or replace function durable.free_slots_of(_cap text) returns int
+language plpgsql as $$
+begin
+  if not exists (select from durable.cap_queue q where q.cap_key = _cap) then
+    return 1;
+  end if;
+  return coalesce(durable.cap_limit(_cap), 1000000) - (select count(*) from durable.hold h where h.cap_key = _cap);
+end
+$$;
+
 -- admit_others: the slots that a backfill's runs need besides their own, first to whoever is best there: a fresh tick goes
 -- before them, whichever slot was freed first.
 create or replace function durable.admit_others(_cap text, _now timestamptz) returns int[]
@@ -1289,12 +1300,36 @@ begin
 end
 $$;
 
+-- free_slot: a number that nobody holds: the next above all, or where the numbers are used up the first in between, which
+-- is near in a long row. Null: full. Whoever was admitted before a cap was lowered still counts.
+create or replace function durable.free_slot(_cap text, _limit int) returns int
+language plpgsql as $$
+declare
+  _top int := coalesce((select max(h.slot) from durable.hold h where h.cap_key = _cap), 0);
+begin
+  if _top < _limit then
+    return _top + 1;
+  end if;
+  if (select count(*) from durable.hold h where h.cap_key = _cap) >= _limit then
+    return null;
+  end if;
+  if not exists (select from durable.hold h where h.cap_key = _cap and h.slot = 1) then
+    return 1;
+  end if;
+  return (
+    select h.slot + 1 from durable.hold h
+    where h.cap_key = _cap and not exists (select from durable.hold n where n.cap_key = _cap and n.slot = h.slot + 1)
+    order by h.slot limit 1);
+end
+$$;
+
 -- take_slots: all slots that a queued task stands in line for, or none; null where another pass has the task.
 create or replace function durable.take_slots(_task uuid) returns boolean
 language plpgsql as $$
 declare
   _cap   text;
   _limit int;
+  _slot  int;
   _got   int;
 begin
   perform from durable.task t where t.task_id = _task for update skip locked;
@@ -1308,15 +1343,13 @@ begin
     _limit := durable.cap_limit(_cap);
     continue when _limit is null;
     loop
-      insert into durable.hold (cap_key, slot, task_id)
-      select _cap, s, _task from generate_series(1, _limit) s
-      where (select count(*) from durable.hold h where h.cap_key = _cap) < _limit
-        and not exists (select from durable.hold h where h.cap_key = _cap and h.slot = s)
-      order by s limit 1
-      on conflict do nothing;
+      _slot := durable.free_slot(_cap, _limit);
+      _got := 0;
+      exit when _slot is null;
+      insert into durable.hold (cap_key, slot, task_id) values (_cap, _slot, _task) on conflict do nothing;
       get diagnostics _got = row_count;
       -- Another pass took this very number: look again, there may be more.
-      exit when _got = 1 or (select count(*) from durable.hold h where h.cap_key = _cap) >= _limit;
+      exit when _got = 1;
     end loop;
     if _got = 0 then
       delete from durable.hold h using durable.cap_queue q
