@@ -9,7 +9,7 @@ from interpreter.highway import highway_workflow
 
 
 def _definition() -> Workflow:
-    builder = WorkflowBuilder("ten_steps_highway").set_max_active_runs(1_000_000)
+    builder = WorkflowBuilder("ten_steps_highway")
     before = "inputs.number"
     for number in range(1, 11):
         builder.task(f"step_{number}", "add_one", args=[f"{{{{{before}}}}}"])
@@ -18,4 +18,5 @@ def _definition() -> Workflow:
 
 
 DEFINITION = _definition()
-ten_steps_highway = highway_workflow(DEFINITION, FunctionTable({"add_one": add_one}))
+# Without its cap on active runs: the workflow in code has none either.
+ten_steps_highway = highway_workflow(DEFINITION, FunctionTable({"add_one": add_one}), max_active_runs=None)
