@@ -113,22 +113,17 @@ class DurableContext(Recording):
                 value = await fn(*args, **kwargs)
             finally:
                 current.reset(token)
-            if faults.armed:
-                faults.point("step.after", info)
+            faults.point("step.after", info)
             data = codec.encode(value, self._most)
             pos = self._pos
-            took = int((monotonic() - began) * 1000)
-            await self._hand_in("step", key, self.sealed(data) if self._sealing else data, None, took)
+            await self._hand_in("step", key, self.sealed(data), None, int((monotonic() - began) * 1000))
             if self._open_transactions or parking.phase is not _LIVE:
                 await self._in_turn(pos)
-        except Exception as exc:
-            if isinstance(exc, RecordRefused):
+        except BaseException as exc:
+            if isinstance(exc, RecordRefused) or not isinstance(exc, Exception):
                 parking.done()
                 raise
             failed = exc
-        except BaseException:
-            parking.done()
-            raise
         else:
             parking.done()
             return value if type(value) in codec.PLAIN else codec.decode(data)

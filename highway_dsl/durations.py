@@ -45,8 +45,14 @@ class Duration:
         return timedelta(weeks=n)
 
 
+# Months of an ISO 8601 duration, in front of its time. A year of it is 365 days, as it is written.
+_MONTHS = re.compile(r"[-+]?P[^T]*M")
+
+
 def read_span(value: object) -> object:
     """A length of time in one unit (`90s`, `15m`, `2h`, `1d`, `1w`); anything else is left to pydantic."""
+    if isinstance(value, str) and _MONTHS.match(value):
+        raise ValueError("a month is of no fixed length; use a cron expression such as '0 0 1 * *', or days")
     found = _SHORT.fullmatch(value) if isinstance(value, str) else None
     return timedelta(**{_UNITS[found[2]]: int(found[1])}) if found else value
 

@@ -419,7 +419,7 @@ language plpgsql as $$
 begin
   ticks := 0;
   notes := 0;
-  if not pg_try_advisory_xact_lock(1146442307, 2) then
+  if not pg_try_advisory_xact_lock(1146442307, 4) then
     return;
   end if;
   delete from durable.tick t where t.ctid = any (array(

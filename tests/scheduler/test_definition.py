@@ -31,6 +31,7 @@ NAIVE = datetime(2026, 1, 1)
         ({"schedule": "@daily", "every": "1d"}, "every", "not both", ""),
         ({"every": "0s"}, "every", "too short", ""),
         ({"every": "often"}, "every", "timedelta", "15m"),
+        ({"every": "P1M"}, "every", "no fixed length", "15m"),
         ({"schedule": "@daily", "timezone": "Europe/Berln"}, "timezone", "Europe/Berln", "Europe/Berlin?"),
         ({"schedule": "@daily", "timezone": "nowhere"}, "timezone", "nowhere", "IANA"),
         ({"schedule": "@daily", "start_date": "soon"}, "start_date", "datetime", "2026-01-31"),
@@ -100,6 +101,7 @@ def test_only_the_timetable_makes_another_definition() -> None:
 def test_lengths_of_time_are_written_as_people_say_them() -> None:
     """`15m` and PT15M are the same."""
     assert Schedule.of(every="15m").every == Schedule.of(every="PT15M").every == timedelta(minutes=15)
+    assert Schedule.of(every="P1Y").every == timedelta(days=365)
     assert [Schedule.of(every=text).rule for text in ("15m", "24h", "90s")] == ["every 15m", "every 1d", "every 90s"]
 
 
