@@ -294,12 +294,16 @@ class Durable:
         """Ask a run to end, with everything below it."""
         await self._send("select durable.cancel(%s, %s)", (_uuid(run_id), reason), connection)
 
-    async def retry(self, run_id: str) -> None:
-        """Let a failed or cancelled run go on from the step that failed."""
-        await self._send("select durable.retry(%s)", (_uuid(run_id),), None)
+    async def retry(self, run_id: str, *, version: str | None = None) -> None:
+        """Let a failed or cancelled run go on from the step that failed; as the version that it has, or as another of
+        its deployed workflow, or as the "current" one."""
+        await self._send("select durable.retry(%s, _version => %s)", (_uuid(run_id), version), None)
 
-    async def fork(self, run_id: str, step: str | None = None, *, input: dict[str, Any] | None = None) -> str:
-        """A new run that takes over the records before `step` (none without one), with the old or a new input."""
+    async def fork(
+        self, run_id: str, step: str | None = None, *, input: dict[str, Any] | None = None, version: str | None = None
+    ) -> str:
+        """A new run that takes over the records before `step` (none without one), with the old or a new input, and with
+        the old, another or the "current" version."""
         pos = 0
         if step is not None:
             records = [r for r in await self.steps(run_id) if str(r.task_id) == str(_uuid(run_id))]
@@ -309,7 +313,8 @@ class Durable:
                 raise WrongArguments(f"run {run_id} has no step {step!r}; it has {known or 'none'}")
             pos = min(at)
         body = None if input is None else self._sealed(input).decode()
-        rows = await self._send("select durable.fork(%s, %s, %s::json)::text", (_uuid(run_id), pos, body), None)
+        params = (_uuid(run_id), pos, body, version)
+        rows = await self._send("select durable.fork(%s, %s, %s::json, _version => %s)::text", params, None)
         return str(rows[0][0])
 
     async def decide(

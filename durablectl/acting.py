@@ -27,17 +27,37 @@ def cancel_run(run_id: str, reason: str, database_url: str | None) -> int:
     return exits.OK
 
 
-def retry_run(run_id: str, database_url: str | None) -> int:
-    with_client(database_url, lambda client: client.retry(run_id))
-    print(f"run {run_id} goes on from the step that failed")
+def retry_run(run_id: str, version: str | None, database_url: str | None) -> int:
+    async def act(client: Durable) -> str:
+        await client.retry(run_id, version=version)
+        return await _versions(client, run_id)
+
+    versions = with_client(database_url, act)
+    print(f"run {run_id} goes on from the step that failed{versions}")
     return exits.OK
 
 
+async def _versions(client: Durable, run_id: str) -> str:
+    """With which version it goes on, where there was a choice."""
+    run = await client.run(run_id)
+    current = next((v.version for v in await client.versions(run.workflow) if v.current), None)
+    if run.version is None or run.version == current:
+        return ""
+    newer = f"; the current one is {current[:12]}: --version current" if current else ""
+    return f", as version {run.version[:12]}{newer}"
+
+
 def fork_run(
-    run_id: str, step: str | None, given: Sequence[str] | None, *, as_json: bool, database_url: str | None
+    run_id: str,
+    step: str | None,
+    given: Sequence[str] | None,
+    version: str | None,
+    *,
+    as_json: bool,
+    database_url: str | None,
 ) -> int:
     new_input = named_values(given) if given else None
-    forked = with_client(database_url, lambda client: client.fork(run_id, step, input=new_input))
+    forked = with_client(database_url, lambda client: client.fork(run_id, step, input=new_input, version=version))
     if as_json:
         print_json({"run_id": forked, "forked_from": run_id, "step": step})
     else:

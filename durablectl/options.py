@@ -39,3 +39,9 @@ Allow = Annotated[
 Slots = Annotated[int | None, typer.Option("--slots", min=1, help="Tasks that one process runs at once.")]
 WorkflowName = Annotated[str, typer.Argument(metavar="NAME", help="The name of a workflow.")]
 Note = Annotated[str | None, typer.Option("--note", metavar="TEXT", help="Why; it stands in the history.")]
+Version = Annotated[
+    str | None,
+    typer.Option(
+        "--version", metavar="HASH|current", help="Go on as this version of a deployed workflow; else as its own."
+    ),
+]

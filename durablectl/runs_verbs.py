@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from durablectl.options import DatabaseUrl, Input, Json, Run
+from durablectl.options import DatabaseUrl, Input, Json, Run, Version
 
 app = typer.Typer(no_args_is_help=True, help="Look at runs, and act on them.")
 
@@ -71,19 +71,19 @@ def why(
 
 
 @app.command()
-def resume(run: Run, database_url: DatabaseUrl = None) -> int:
+def resume(run: Run, version: Version = None, database_url: DatabaseUrl = None) -> int:
     """The same as retry: a failed or cancelled run goes on from the step that failed."""
     from durablectl.acting import retry_run
 
-    return retry_run(run, database_url)
+    return retry_run(run, version, database_url)
 
 
 @app.command()
-def retry(run: Run, database_url: DatabaseUrl = None) -> int:
+def retry(run: Run, version: Version = None, database_url: DatabaseUrl = None) -> int:
     """Let a failed or cancelled run go on from the step that failed."""
     from durablectl.acting import retry_run
 
-    return retry_run(run, database_url)
+    return retry_run(run, version, database_url)
 
 
 @app.command()
@@ -93,13 +93,14 @@ def fork(
         str | None, typer.Option("--from", metavar="STEP", help="Keep the records before it; else none.")
     ] = None,
     input: Input = None,
+    version: Version = None,
     json: Json = False,
     database_url: DatabaseUrl = None,
 ) -> int:
     """Start a new run from a step of an old one, with the old input or a new one."""
     from durablectl.acting import fork_run
 
-    return fork_run(run, step, input, as_json=json, database_url=database_url)
+    return fork_run(run, step, input, version, as_json=json, database_url=database_url)
 
 
 @app.command()

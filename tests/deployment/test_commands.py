@@ -281,6 +281,34 @@ def test_a_killed_worker_counts_nothing_twice(durable: Command, durable_dsn: str
     assert [step["result"] for step in shown["steps"] if step["name"] == "one"] == [1]
 
 
+def test_a_retry_goes_on_as_its_own_version_or_as_the_current_one(
+    durable: Command, durable_dsn: str, tmp_path: Path
+) -> None:
+    """A run that failed by its definition says which version it keeps, and goes on as the mended one when told to, from
+    its records; a fork too. A version that was never deployed is refused."""
+    path = tmp_path / "bill.yaml"
+    tasks = "\n  price: {task_id: price, operator_type: task, function: tools.echo, args: [7], result_key: amount}"
+    send = "\n  send: {task_id: send, operator_type: task, function: tools.%s, args: [%s], dependencies: [price]}"
+    path.write_text("name: bill\ntasks:" + tasks + send % ("fail", "no"))
+    with worker_process(durable_dsn, tmp_path / "log"):
+        durable("deploy", str(path))
+        run_id = durable("run", "bill").out.strip()
+        assert durable("runs", "watch", run_id).code == exits.FAILED
+        path.write_text("name: bill\ntasks:" + tasks + send % ("echo", "'{{amount}}'"))
+        durable("deploy", str(path))
+        kept = durable("runs", "retry", run_id)
+        assert "--version current" in kept.out
+        assert durable("runs", "watch", run_id).code == exits.FAILED
+        forked = durable("runs", "fork", run_id, "--from", "send", "--version", "current").out.strip()
+        durable("runs", "retry", run_id, "--version", "current")
+        for each in (run_id, forked):
+            assert durable("runs", "watch", each).code == exits.OK
+            shown = json.loads(durable("runs", "show", each, "--json").out)
+            assert [step["name"] for step in shown["steps"]].count("price") == 1
+        refused = durable("runs", "fork", run_id, "--version", "nonsense")
+    assert (refused.code, "no version nonsense of 'bill'" in refused.err) == (exits.REFUSED, True), refused.err
+
+
 @contextmanager
 def worker_process(dsn: str, log: Path, **environment: str) -> Iterator[subprocess.Popen[bytes]]:
     """A worker for deployed workflows, with a short lease, ended with the test."""
