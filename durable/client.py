@@ -30,7 +30,7 @@ from durable.errors import (
     ValueRefused,
     WrongArguments,
 )
-from durable.ids import uuid7
+from durable.ids import child_ids, group_start, uuid7
 from durable.link import CONNECT
 from durable.migrate import migrate
 from durable.reads import refusal
@@ -155,7 +155,9 @@ class Durable:
         if chosen.key is not None:
             base |= {"key": chosen.key, "scope": f"run:{name}"}
         sealed = self._inputs(name, params, inputs)
-        rows = [{**base, "id": uuid7(), "input": given} for given in sealed]
+        # Ids in a row: each goes into its indexes right behind the last one.
+        ids = [uuid7()] if len(sealed) == 1 else child_ids(group_start(), len(sealed))
+        rows = [{**base, "id": own, "input": given} for own, given in zip(ids, sealed, strict=True)]
         had = dict(orjson.loads(await self._call(START, (orjson.dumps(rows),), ("json",), connection) or b"[]"))
         return [had.get(row["id"], row["id"]) for row in rows]
 

@@ -418,8 +418,8 @@ begin
            case when x.deadline is not null then durable.deadline_cancels(x.line) end as cancels,
            coalesce(x.version, _current ->> x.line::text) as version, x.cap, x.tags,
            coalesce(x.input, '{}') as input,
-           case when x.at > _now then 'delayed' when x.line = any (_other) then 'queued'
-                when x.active_cap is not null then case when x.active_cap = '' then 'active' else 'queued' end
+           case when x.at > _now then 'delayed'::durable.task_state when x.line = any (_other) then 'queued'
+                when x.active_cap is not null then case when x.active_cap = '' then 'active' else 'queued' end::durable.task_state
                 when x.line = any (_active) then 'queued' else 'active' end as state
     from json_to_recordset(_tasks) as x (id uuid, run uuid, parent uuid, line int, prio int, epoch int, at timestamptz,
          deadline double precision, version text, cap text, tags text[], active_cap text, input json, parent_run uuid,
@@ -427,7 +427,7 @@ begin
   ), t as (
     insert into durable.task (task_id, run_id, parent_id, parent_run, parent_task, line, state, prio, epoch, ready_at, wake_at, created_at,
                               deadline_at, deadline_cancels, version, cap_key, tags, input)
-    select s.id, s.run, s.parent, s.parent_run, s.parent_task, s.line, s.state::durable.task_state, s.prio, s.epoch, s.at,
+    select s.id, s.run, s.parent, s.parent_run, s.parent_task, s.line, s.state, s.prio, s.epoch, s.at,
            case when s.state = 'delayed' then s.at end, _now,
            s.at + make_interval(secs => s.deadline), s.cancels, s.version, s.cap, s.tags, s.input
     from s
