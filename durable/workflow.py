@@ -77,6 +77,7 @@ class Workflow:
     params: Params
     queue: str = "default"
     max_active_runs: int | None = None
+    max_active_excludes_waiting: bool = False
     max_running: int | None = None
     max_active_per_key: int | None = None
     max_running_per_key: int | None = None
@@ -89,13 +90,15 @@ class Workflow:
         return self.fn(*args, **kwargs)
 
     def registration(self) -> dict[str, Any]:
-        """What the store knows of it."""
+        """What the store knows of it. Active runs without those that wait are those that run, or stand in line to."""
+        caps = [cap for cap in (self.max_active_runs, self.max_running) if cap is not None]
+        excludes = self.max_active_excludes_waiting and self.max_active_runs is not None
         return {
             "name": self.name,
             "params": self.params.describe(),
             "has_cleanup": self.cleanup is not None,
-            "max_active_runs": self.max_active_runs,
-            "max_running": self.max_running,
+            "max_active_runs": None if excludes else self.max_active_runs,
+            "max_running": min(caps) if excludes else self.max_running,
             "max_active_per_key": self.max_active_per_key,
             "max_running_per_key": self.max_running_per_key,
             "deadline": self.deadline,
@@ -113,6 +116,7 @@ def workflow(
     name: str | None = None,
     queue: str = "default",
     max_active_runs: int | None = None,
+    max_active_excludes_waiting: bool = False,
     max_running: int | None = None,
     max_active_per_key: int | None = None,
     max_running_per_key: int | None = None,
@@ -124,7 +128,8 @@ def workflow(
 def workflow(fn: Body | None = None, /, *, name: str | None = None, **options: Any) -> Any:
     """Make a workflow of an `async def f(ctx, ...)`.
 
-    `max_active_runs` counts runs from start to end, `max_running` only while they run; the `per_key` forms count
+    `max_active_runs` counts runs from start to end (with `max_active_excludes_waiting` not while they are parked),
+    `max_running` only while they run; the `per_key` forms count
     runs with the same `cap_key`. `deadline` ends a run that is not done in time, as failed or, with
     `deadline_action="cancel"`, as cancelled; `cleanup(ctx, **input)` runs when it is cancelled or past its deadline.
     `schedule`, `timezone` and the other options of `ScheduleOptions` say when it runs by itself; whoever serves it with

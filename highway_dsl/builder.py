@@ -279,9 +279,10 @@ class WorkflowBuilder:
         self._whole.add_tags(*tags)
         return self
 
-    def set_max_active_runs(self, count: int) -> Self:
-        """The most runs at once."""
+    def set_max_active_runs(self, count: int, *, excludes_waiting: bool = False) -> Self:
+        """The most runs at once; with `excludes_waiting` those that wait or sleep do not count."""
         self._whole.set_max_active_runs(count)
+        self._whole.max_active_excludes_waiting = excludes_waiting
         return self
 
     def set_every(self, every: timedelta) -> Self:

@@ -49,7 +49,7 @@ class Workflow(BaseModel):
     LATER: ClassVar[tuple[str, ...]] = (
         *("every", "timezone", "end_date", "catchup_window", "overlap", "jitter", "depends_on_past"),
         *("deadline", "on_deadline"),
-        *("deadline_seconds", "deadline_action"),
+        *("deadline_seconds", "deadline_action", "max_active_excludes_waiting"),
     )
 
     name: str
@@ -76,6 +76,7 @@ class Workflow(BaseModel):
     on_deadline: str | None = None
     deadline_seconds: int | None = Field(default=None, gt=0)
     deadline_action: Literal["fail", "cancel"] = "fail"
+    max_active_excludes_waiting: bool = False
 
     @model_validator(mode="before")
     @classmethod

@@ -74,7 +74,8 @@ class Loaded:
             source=self.source,
             plan=self.plan.to_json(),
             settings={
-                "max_active_runs": own.max_active_runs,
+                # Active runs without those that wait are those that run, or stand in line to.
+                "max_running" if own.max_active_excludes_waiting else "max_active_runs": own.max_active_runs,
                 "deadline": own.deadline_seconds,
                 "deadline_action": own.deadline_action,
                 "params": self.params(),

@@ -1258,7 +1258,7 @@ begin
     _locked := _locked or _took is null;
   end loop;
   delete from durable.cap_queue q where q.task_id = any (_ready);
-  if left(_cap, 1) in ('a', 's', 'b') and cardinality(_ready) < _free then
+  if left(_cap, 1) in ('a', 's', 'b', 'r') and cardinality(_ready) < _free then
     _told := durable.slot_free(_cap, _now);
   end if;
   if _locked or not coalesce(_told, true) then

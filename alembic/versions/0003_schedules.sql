@@ -121,11 +121,12 @@ $$;
 -- ---------------------------------------------------------------- looks
 
 -- schedule_fact: a schedule with what a look at it must know. active_cap: what its runs count under, as `place` takes it;
--- active: how many unfinished runs count there now, waiting ones included; past: how the run of its last tick ended, or
+-- active: how many unfinished runs count there now, those in line included (and parked ones only where max_active_runs says
+-- how many: without it max_running does); past: how the run of its last tick ended, or
 -- 'open'; victims: the unfinished runs that a newer tick may cancel, oldest first.
 create or replace view durable.schedule_fact as
 select s.*, w.params, w.version as current_version, c.active_cap,
-       case when c.active_cap <> '' then 1 else coalesce(case when o.held then 0 else o.slots end, w.max_active_runs) end as slots,
+       case when c.active_cap <> '' then 1 else coalesce(case when o.held then 0 else o.slots end, w.max_active_runs, w.max_running) end as slots,
        o.slots as own_slots,
        (select count(*) from durable.hold h where h.cap_key = k.key)::int
        + (select count(*) from durable.cap_queue q where q.cap_key = k.key)::int as active,
@@ -149,7 +150,9 @@ cross join lateral (
   select case when s.overlap = 'allow' and not s.depends_on_past and s.cron is distinct from '@continuous' then ''
               when s.overlap <> 'allow' and coalesce(w.max_active_runs, o.slots) is not null then null
               when s.depends_on_past or s.cron = '@continuous' then 's:' || s.workflow end as active_cap) c
-cross join lateral (select coalesce(nullif(c.active_cap, ''), 'a:' || s.workflow) as key) k;
+cross join lateral (
+  select coalesce(nullif(c.active_cap, ''), case when coalesce(w.max_active_runs, o.slots) is null and w.max_running is not null
+                                                 then 'r:' else 'a:' end || s.workflow) as key) k;
 
 -- look_at_schedules: lock what is due, the longest due first, and answer with the facts. The facts are read after the lock:
 -- what another scheduler has committed before is seen. Locks: schedules (skip locked), until the caller's commit.

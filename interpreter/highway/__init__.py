@@ -112,6 +112,7 @@ def highway_workflow(
         "deadline": plan.meta.get("deadline"),
         "deadline_action": own.deadline_action,
         "max_active_runs": own.max_active_runs,
+        "max_active_excludes_waiting": own.max_active_excludes_waiting,
         **options,
     }
     return plan_workflow(plan, functions, HighwayTemplates(plan, strict=strict), **given)

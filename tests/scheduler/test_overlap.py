@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from datetime import timedelta
 
+from durable import DurableContext, workflow
 from durable.testing.protocol import wait_row
 from scheduler.deciding import NEWER, NO_SLOT, PAST_FAILED, PAST_OPEN
 from scheduler.ticks import run_of
@@ -89,6 +90,27 @@ async def test_a_run_that_waits_is_active(stage: Stage) -> None:
     assert await stage.look_at(june(9)) == []
     assert stage.store.state(task.run_id) == "parked"
     assert (await stage.schedules.show("w")).waiting == NO_SLOT
+
+
+async def test_a_run_that_waits_is_not_active_where_the_workflow_says_so(stage: Stage) -> None:
+    """48: with max_active_excludes_waiting a parked run makes room, the schedule is told of it at once, and no more
+    than so many run or stand in line."""
+
+    @workflow(name="w", max_active_runs=1, max_active_excludes_waiting=True)
+    async def waits(ctx: DurableContext) -> None: ...
+
+    stage.store.register("w", **{key: value for key, value in waits.registration().items() if key != "name"})
+    stage.now_is(june(1, 12))
+    await stage.set(DAILY, catchup=True, start_date=june(1) - timedelta(days=5))
+    await stage.look()
+    for count in (1, 2, 3):
+        assert (stage.unfinished(), (await stage.schedules.show("w")).waiting) == (count, NO_SLOT)
+        stage.settle()
+        task = stage.worker.claim_one()
+        stage.worker.park(task, waits=[wait_row(task, "a", f"approval {count}")])
+        stage.settle()
+        assert stage.store.value("select next_at <= durable.now() from durable.schedule")
+        await stage.look()
 
 
 async def test_a_free_slot_is_told_to_the_schedule_that_waits(stage: Stage) -> None:
