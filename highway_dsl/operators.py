@@ -128,7 +128,7 @@ class TaskOperator(BaseOperator):
 
 
 class ActivityOperator(TaskOperator):
-    """A task that runs long; the same as a task to everyone but the queue it is sent to."""
+    """A task that is expected to run long. It runs as a task does: no worker holds anything back for it."""
 
     # Narrower than the task's own literal: pydantic tells the two apart by it.
     operator_type: Literal[OperatorType.ACTIVITY] = Field(default=OperatorType.ACTIVITY, frozen=True)  # type: ignore[assignment]
