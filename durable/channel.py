@@ -7,13 +7,15 @@ says that it was applied before, or that the worker is dead. Nothing in between 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any
 
 import psycopg
 import structlog
 
+from durable.ending import end
 from durable.errors import LeaseLost, StoreUnavailable
-from durable.link import Link, Param
+from durable.link import Link, Param, Told
 from durable.traffic import Traffic
 
 log = structlog.get_logger("durable.channel")
@@ -43,40 +45,82 @@ class Channel:
         self._head = [worker_id.encode(), b"%d" % number]
         self._flush_no = 0
         self._link: Link | None = None
+        self._reporting: asyncio.Task[None] | None = None
 
     async def call(self, sql: str, params: Sequence[Param], fault: str | None = None) -> bytes:
         """Send one numbered write; returns its answer, raises `AlreadyApplied` or `LeaseLost`."""
         await self._traffic.enter()
         try:
-            return await self._apply(sql, params, fault)
+            return await self._apply(sql, self._numbered(params), fault)
         finally:
             self._traffic.leave()
 
-    async def close(self) -> None:
-        if self._link is not None:
-            link, self._link = self._link, None
-            await link.close()
+    def post(self, sql: str, params: Sequence[Param], told: Told, fault: str | None = None) -> None:
+        """As `call`, without a coroutine where all goes well: `told` hears the answer or the error."""
+        link = self._link
+        if link is None or not link.knows(sql) or not self._traffic.enter_now():
+            self._report(self.call(sql, params, fault), told)
+            return
+        numbered = self._numbered(params)
 
-    async def _apply(self, sql: str, params: Sequence[Param], fault: str | None) -> bytes:
+        def answered(answer: bytes | None, error: BaseException | None) -> None:
+            if error is None and answer is not None:
+                self._traffic.leave()
+                told(answer, None)
+            else:
+                self._report(self._mend(sql, numbered, error or AlreadyApplied()), told)
+
+        try:
+            link.post(sql, numbered, answered, fault)
+        except psycopg.Error as exc:
+            answered(None, exc)
+
+    def mute(self) -> None:
+        """Take every call from now on and answer none, as if this process were gone. For tests."""
+        self.call = _never  # type: ignore[assignment, method-assign]  # the point of it
+        self.post = _nothing  # type: ignore[assignment, method-assign]
+
+    async def close(self) -> None:
+        await end([self._reporting] if self._reporting is not None else [])
+        await self._drop_session()
+
+    def _numbered(self, params: Sequence[Param]) -> list[Param]:
         self._flush_no += 1
-        everything = [*self._head, b"%d" % self._flush_no, *params]
+        return [*self._head, b"%d" % self._flush_no, *params]
+
+    def _report(self, outcome: Coroutine[Any, Any, bytes], told: Told) -> None:
+        """Tell what becomes of a call that needs care: a new session, the same number again."""
+        self._reporting = asyncio.get_running_loop().create_task(_tell(outcome, told))
+
+    async def _mend(self, sql: str, numbered: list[Param], error: BaseException) -> bytes:
+        try:
+            return await self._apply(sql, numbered, None, error)
+        finally:
+            self._traffic.leave()
+
+    async def _apply(
+        self, sql: str, numbered: list[Param], fault: str | None, last: BaseException | None = None
+    ) -> bytes:
+        """Send until it is answered. `last` is what came of it already."""
         rest = _FIRST_REST
         while True:
             try:
-                answer = await (await self._session()).call(sql, everything, fault)
+                if last is not None:
+                    raise last
+                answer = await (await self._session()).call(sql, numbered, fault)
+                if answer is None:
+                    raise AlreadyApplied
+                return answer
             except (StoreUnavailable, *AMBIGUOUS) as exc:
                 if isinstance(exc, _NOT_AMBIGUOUS):
                     raise
                 await self._lost(exc, rest)
                 rest = min(rest * 2, _LONGEST_REST)
-                continue
+                last = None
             except psycopg.Error as exc:
                 if exc.sqlstate == "DU001":
                     raise LeaseLost(str(exc).splitlines()[0]) from None
                 raise
-            if answer is None:
-                raise AlreadyApplied
-            return answer
 
     async def _session(self) -> Link:
         if self._link is None:
@@ -87,5 +131,27 @@ class Channel:
 
     async def _lost(self, exc: Exception, rest: float) -> None:
         log.warning("connection lost, sending the same write again", channel=self.number, error=str(exc).strip())
-        await self.close()
+        await self._drop_session()
         await asyncio.sleep(rest)
+
+    async def _drop_session(self) -> None:
+        if self._link is not None:
+            link, self._link = self._link, None
+            await link.close()
+
+
+async def _tell(outcome: Coroutine[Any, Any, bytes], told: Told) -> None:
+    try:
+        answer = await outcome
+    except Exception as exc:
+        told(None, exc)
+    else:
+        told(answer, None)
+
+
+async def _never(*_: object) -> None:
+    await asyncio.get_running_loop().create_future()
+
+
+def _nothing(*_: object) -> None:
+    pass

@@ -67,8 +67,10 @@ NOTHING = Want(0, None, False)
 class ClaimDesk:
     """Decides about claims for one worker. Pure: it only counts."""
 
-    def __init__(self, slots: int):
+    def __init__(self, slots: int, writers: int = 1):
         self._slots = slots
+        # Each writer asks for its share only: what it gets is worked on here while the store works for the next one.
+        self._most = min(-(-slots // writers), MOST_AT_ONCE)
         self._lines: dict[int, Served] = {}
         self._hot: set[int] = set()
         self._hints = 0
@@ -133,7 +135,7 @@ class ClaimDesk:
             solo = self._want_solo(self._solo_since)
             if solo is not None:
                 return solo
-        wanted = min(self.free, MOST_AT_ONCE)
+        wanted = min(self.free, self._most)
         lines = self._lines if passing and len(self._lines) <= _FEW_LINES else self._hot
         if wanted <= 0 or not lines:
             return NOTHING

@@ -56,6 +56,8 @@ class NotRun:
 class DurableContext(Recording):
     """What a workflow acts through. One per task; never shared, never stored."""
 
+    __slots__ = ("queue", "spawned", "version")
+
     def __init__(
         self,
         services: Services,

@@ -7,8 +7,7 @@ wrapper without cursors, adaptation or a reader registered anew for every query.
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import psycopg
@@ -18,6 +17,8 @@ from durable import faults
 from durable.errors import StoreUnavailable
 
 Param = bytes | None
+# Hears how a call came out: the first column of its first row, or what went wrong.
+Told = Callable[[bytes | None, BaseException | None], None]
 
 # A session that neither answers nor closes must not hold a fence row for long.
 _SESSION = (
@@ -61,7 +62,7 @@ class Link:
         self._fd = self._pg.socket
         self._loop = asyncio.get_running_loop()
         self._names: dict[str, bytes] = {}
-        self._waiter: asyncio.Future[pq.abc.PGresult] | None = None
+        self._told: Told | None = None
         self._last: pq.abc.PGresult | None = None
         self._loop.add_reader(self._fd, self._readable)
         self._listening = True
@@ -75,14 +76,15 @@ class Link:
     async def call(self, sql: str, params: Sequence[Param], fault: str | None = None) -> bytes | None:
         """Run `sql` and answer with its first column of its first row."""
         name = self._names.get(sql) or await self._prepare(sql)
-        with self._sending():
-            self._pg.send_query_prepared(name, params)
-        self.calls += 1
-        if faults.armed and fault is not None:
-            self._pg.flush()
-            faults.point(fault)
-        result = await self._answer()
-        return result.get_value(0, 0) if result.ntuples else None
+        return await self._answer(lambda told: self._send(name, params, told, fault))
+
+    def knows(self, sql: str) -> bool:
+        """Whether `sql` is prepared in this session."""
+        return sql in self._names
+
+    def post(self, sql: str, params: Sequence[Param], told: Told, fault: str | None = None) -> None:
+        """As `call`, for a statement that the session knows: `told` is called when the answer is there."""
+        self._send(self._names[sql], params, told, fault)
 
     async def close(self) -> None:
         self._stop_listening()
@@ -92,24 +94,50 @@ class Link:
         # Never a name again whose preparation was cancelled half-way: the server may know it.
         self._prepared += 1
         name = b"d%d" % self._prepared
-        with self._sending():
-            self._pg.send_prepare(name, sql.encode())
-        await self._answer()
+
+        def send(told: Told) -> None:
+            try:
+                self._told = told
+                self._pg.send_prepare(name, sql.encode())
+                self._push()
+            except psycopg.Error:
+                self._give_up()
+                raise
+
+        await self._answer(send)
         self._names[sql] = name
         return name
 
-    async def _answer(self) -> pq.abc.PGresult:
-        waiter = self._waiter = self._loop.create_future()
-        with self._sending():
-            if self._pg.flush():
-                self._loop.add_writer(self._fd, self._writable)
+    async def _answer(self, send: Callable[[Told], None]) -> bytes | None:
+        waiter: asyncio.Future[bytes | None] = self._loop.create_future()
+
+        def told(answer: bytes | None, error: BaseException | None) -> None:
+            if waiter.done():
+                return
+            if error is None:
+                waiter.set_result(answer)
+            else:
+                waiter.set_exception(error)
+
+        send(told)
+        return await waiter
+
+    def _send(self, name: bytes, params: Sequence[Param], told: Told, fault: str | None) -> None:
+        self.calls += 1
         try:
-            result: pq.abc.PGresult = await waiter
-        finally:
-            self._waiter = None
-        if result.status == pq.ExecStatus.FATAL_ERROR:
-            raise errors.error_from_result(result, encoding="utf-8")
-        return result
+            self._told = told
+            self._pg.send_query_prepared(name, params)
+            if faults.armed and fault is not None:
+                self._pg.flush()
+                faults.point(fault)
+            self._push()
+        except psycopg.Error:
+            self._give_up()
+            raise
+
+    def _push(self) -> None:
+        if self._pg.flush():
+            self._loop.add_writer(self._fd, self._writable)
 
     def _writable(self) -> None:
         try:
@@ -132,21 +160,28 @@ class Link:
             self._broken(exc)
             return
         last, self._last = self._last, None
-        if last is not None and self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(last)
+        if last is not None:
+            self._tell(last)
+
+    def _tell(self, result: pq.abc.PGresult) -> None:
+        told, self._told = self._told, None
+        if told is None:
+            return
+        if result.status == pq.ExecStatus.FATAL_ERROR:
+            told(None, errors.error_from_result(result, encoding="utf-8"))
+        else:
+            told(result.get_value(0, 0) if result.ntuples else None, None)
 
     def _broken(self, exc: Exception) -> None:
         self._stop_listening()
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_exception(errors.OperationalError(str(exc)))
+        told, self._told = self._told, None
+        if told is not None:
+            told(None, errors.OperationalError(str(exc)))
 
-    @contextlib.contextmanager
-    def _sending(self) -> Iterator[None]:
-        try:
-            yield
-        except psycopg.Error:
-            self._stop_listening()
-            raise
+    def _give_up(self) -> None:
+        """Nothing was sent: whoever sends hears of it at once, by the exception."""
+        self._told = None
+        self._stop_listening()
 
     def _stop_listening(self) -> None:
         """Once, and at once: libpq closes the socket of a broken session itself, and its number may be that of somebody

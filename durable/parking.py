@@ -46,6 +46,11 @@ class Wait:
 class Parking:
     """The waits of one task, and whether it is parked."""
 
+    __slots__ = (
+        "_clock", "_late", "_loop", "_on_parked", "_waits", "busy", "epoch", "heeded", "known", "leaving", "on_stop",
+        "phase", "registered", "run_id", "started", "stop", "task_id", "wakes", "writer",
+    )  # fmt: skip
+
     def __init__(
         self,
         task_id: str,
@@ -186,6 +191,8 @@ class Parking:
     def kill(self) -> None:
         """End this copy of the task's code: nothing it does counts any more."""
         self.phase = Phase.DEAD
+        # Nobody hears of it again. Without these, a task that ended is freed at once, not by the garbage collector.
+        self._on_parked, self.on_stop = _nobody, None
         if self._waits:
             self._fail_waits(Evicted("this copy of the task no longer counts"))
         if self._late is not None and not self._late.done():
@@ -350,6 +357,10 @@ class Parking:
                 self._expire(wait)
             else:
                 self._set_alarm(wait)
+
+
+def _nobody() -> None:
+    """Who hears of the parking of a dead copy."""
 
 
 def _silence(wait: Wait) -> None:

@@ -16,7 +16,6 @@ from durable.lanes import Lanes
 from durable.reads import Reads
 from durable.settings import Settings
 from durable.transactions import Transactions
-from durable.writer import JournalWriter
 
 if TYPE_CHECKING:
     from durable.versions import Library
@@ -43,7 +42,6 @@ class Services:
         lanes: Lanes,
         reads: Reads,
         transactions: Transactions,
-        writers: list[JournalWriter],
         library: Library | None = None,
     ):
         # Asked for once: for the running loop the interpreter asks the system who it is, every time.
@@ -57,12 +55,7 @@ class Services:
         self.transactions = transactions
         self.library = library
         self._reads = reads
-        self._writers = writers
         self._lines: dict[tuple[str, str], tuple[int, float | None]] = {}
-
-    def writer_of(self, task_id: str) -> JournalWriter:
-        """One task's records always go through the same channel, so that a park cannot overtake a record."""
-        return self._writers[int(task_id[-1], 16) % len(self._writers)]
 
     async def line_of(self, queue: str, workflow: str) -> tuple[int, float | None]:
         """The line of a workflow on a queue, and the workflow's own deadline."""

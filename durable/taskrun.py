@@ -17,7 +17,7 @@ from durable.failures import describe
 from durable.journal import Record, Replay
 from durable.parking import Parking, Phase
 from durable.services import Services
-from durable.writer import Entry, Json, RecordRefused
+from durable.writer import Entry, JournalWriter, Json, RecordRefused
 
 log = structlog.get_logger("durable.task")
 
@@ -43,13 +43,12 @@ class Host(Protocol):
 class TaskRun:
     """A task in this process. It may park and be resumed by a later claim."""
 
-    def __init__(
-        self,
-        services: Services,
-        served: Served,
-        claimed: Claimed,
-        host: Host,
-    ):
+    __slots__ = (
+        "_context", "_deployed", "_host", "_queue", "_services", "_started", "_task", "_workflow", "_writer", "claimed",
+        "draining", "parked_at", "parking", "task_id",
+    )  # fmt: skip
+
+    def __init__(self, services: Services, served: Served, claimed: Claimed, host: Host, writer: JournalWriter):
         self.claimed = claimed
         self.task_id = claimed.task_id
         self.draining = False
@@ -57,7 +56,7 @@ class TaskRun:
         self._services = services
         self._workflow, self._queue, self._deployed = served
         self._host = host
-        self._writer = services.writer_of(claimed.task_id)
+        self._writer = writer  # one for all its records, so that a park cannot overtake one
         self._started = claimed.started or services.clock.now()
         self.parking = self._new_parking(claimed.epoch, claimed.wakes)
         if claimed.waits:
@@ -203,8 +202,9 @@ class TaskRun:
             "t": self.task_id, "e": self.parking.epoch, "a": self.parking.started,
             "m": (context is not None and context.spawned) or bool(self.parking.registered), **end,
         }  # fmt: skip
-        self._writer.put(entry)
+        # Its slot first: the flush that the entry goes with may fill it again.
         self._host.left(self)
+        self._writer.put(entry)
 
     def _ended(self, error: BaseException | None) -> None:
         if error is None:
@@ -240,8 +240,8 @@ class TaskRun:
     def _give_back(self) -> None:
         entry = Entry(self.task_id, self._gone)
         entry.effects = {"gives": [{"t": self.task_id, "e": self.parking.epoch}]}
-        self._writer.put(entry)
         self._host.left(self)
+        self._writer.put(entry)
 
     def _gone(self, error: BaseException | None) -> None:
         self._host.gone(self)

@@ -15,25 +15,32 @@ class Traffic:
 
     def __init__(self) -> None:
         self._calls = 0
-        self._none = asyncio.Event()
-        self._none.set()
+        self._none: asyncio.Event | None = None  # there while somebody waits for the last call to end
         self._halt = asyncio.Lock()
 
     async def enter(self) -> None:
-        while self._halt.locked():
+        while not self.enter_now():
             async with self._halt:
                 pass
+
+    def enter_now(self) -> bool:
+        """Enter if nobody halts."""
+        if self._halt.locked():
+            return False
         self._calls += 1
-        self._none.clear()
+        return True
 
     def leave(self) -> None:
         # Whoever waits goes on in a later turn of the loop: the answer is taken in before.
         self._calls -= 1
-        if self._calls == 0:
+        if self._calls == 0 and self._none is not None:
             self._none.set()
 
     @asynccontextmanager
     async def halted(self) -> AsyncIterator[None]:
         async with self._halt:
-            await self._none.wait()
+            if self._calls:
+                self._none = asyncio.Event()
+                await self._none.wait()
+                self._none = None
             yield

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Protocol
 
 import orjson
@@ -17,11 +18,13 @@ import structlog
 from durable import faults
 from durable.channel import AlreadyApplied, Channel
 from durable.claims import NOTHING, Want
+from durable.ending import end
 from durable.errors import DurableError, LeaseLost
 
 log = structlog.get_logger("durable.writer")
 
 FLUSH = "select durable.flush($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
+RECORD = "select durable.record($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)"
 
 Json = dict[str, Any]
 
@@ -42,6 +45,22 @@ class Entry:
         self.run_ends = False  # the end is that of a run: somebody may wait for it
         self.park: Json | None = None
         self.effects: dict[str, list[Json]] | None = None
+
+    @property
+    def is_plain(self) -> bool:
+        """A record and nothing else."""
+        return self.record is not None and self.effects is None and self.end is None and self.park is None
+
+    def columns(self) -> list[bytes | None]:
+        """A plain one as the last parameters of `durable.record`."""
+        row = self.record
+        assert row is not None
+        task, frame, ms = row["t"].encode(), row.get("f"), row.get("m")
+        return [
+            row["r"].encode() if "r" in row else task, task, b"%d" % row["p"], b"%d" % row["e"],
+            row["k"].encode(), row["n"].encode(), frame and frame.encode(),
+            orjson.dumps(row["b"]), None if ms is None else b"%d" % ms,
+        ]  # fmt: skip
 
     def settle(self, error: BaseException | None = None) -> None:
         told = self.told
@@ -75,7 +94,11 @@ class Claims(Protocol):
 
 
 class JournalWriter:
-    """Sends queued entries through one fenced channel, one batch at a time."""
+    """Sends queued entries through one fenced channel, one batch at a time.
+
+    Driven by callbacks, not by a task of its own: with few tasks in flight a step waits for every turn of the loop
+    between its record and the wire.
+    """
 
     MAX_BATCH = 2000
 
@@ -83,81 +106,123 @@ class JournalWriter:
         self._channel = channel
         self._claims = claims
         self._queue: list[Entry] = []
-        self._wake = asyncio.Event()
-        self._sending = False
+        self._loop = asyncio.get_running_loop()
+        self._failed: asyncio.Future[None] = self._loop.create_future()
+        self._mending: asyncio.Task[None] | None = None
+        self._turn_comes = False
+        self._sending = True  # until `run`
+        self._owing = 0  # tasks that the last answer let go on, and that have not handed in anything since
         self._settling: list[asyncio.Future[None]] = []
         self.flushes = 0
         self.records = 0
 
     def put(self, entry: Entry) -> None:
-        """Queue an entry and see that it is flushed."""
+        """Queue an entry and see that it is flushed: at once if nobody else is about to say something, else with them."""
         self._queue.append(entry)
-        self._wake.set()
+        self._owing -= 1
+        if not self._sending:
+            if self._owing == 0:
+                self._send()
+            elif not self._turn_comes:
+                self._take_turn()
 
     def put_lazily(self, entry: Entry) -> None:
         """Queue an entry that something else will follow at once; `kick` if nothing does."""
         self._queue.append(entry)
 
     def kick(self) -> None:
-        self._wake.set()
+        if not self._turn_comes and not self._sending:
+            self._take_turn()
+
+    @property
+    def idle(self) -> bool:
+        return not self._sending
 
     async def settled(self) -> None:
         """Return when everything that was queued is committed."""
         if self._queue or self._sending:
-            done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            done: asyncio.Future[None] = self._loop.create_future()
             self._settling.append(done)
-            self._wake.set()
+            self.kick()
             await done
 
     async def run(self) -> None:
-        while True:
-            await self._wake.wait()
-            self._wake.clear()
-            try:
-                await self.run_once()
-            except LeaseLost as exc:
-                self._claims.died(exc)
-                return
-            # The tasks that just resumed put their next records into the batch that follows.
-            await asyncio.sleep(0)
-
-    async def run_once(self) -> None:
-        batch = self._queue[: self.MAX_BATCH]
-        del self._queue[: self.MAX_BATCH]
-        if self._queue:
-            self._wake.set()
-        want = self._claims.wanted()
-        if batch or want.number:
-            self._sending = True
-            self.records += len(batch)
-            await self._flush(batch, want)
-            self._sending = False
-        if not self._queue:
-            self._tell_settled()
-
-    def _tell_settled(self) -> None:
-        for done in self._settling:
-            if not done.done():
-                done.set_result(None)
-        self._settling.clear()
-
-    async def _flush(self, batch: list[Entry], want: Want) -> None:
-        self.flushes += 1
-        faults.point("flush.before")
+        """Flush until cancelled, or until something of ours fails."""
+        self._sending = False
+        self.kick()
         try:
-            answer = await self._channel.call(FLUSH, [*encode(batch), *claim_params(want)], "flush.sent")
-        except AlreadyApplied:
-            self._claims.answered(want, [])
-            self._settle(batch)
-            await self._claims.reconcile()
+            await self._failed
+        finally:
+            self._sending = True
+            if self._mending is not None:
+                await end([self._mending])
+
+    # ---------------------------------------------------------------- there
+
+    def _take_turn(self) -> None:
+        """Behind everything that is about to run now, so that what it has to say is in the batch."""
+        self._turn_comes = True
+        self._loop.call_soon(self._turn)
+
+    def _turn(self) -> None:
+        self._turn_comes = False
+        if not self._sending:
+            self._send()
+
+    def _send(self) -> None:
+        batch = self._queue
+        if len(batch) > self.MAX_BATCH:
+            batch, self._queue = batch[: self.MAX_BATCH], batch[self.MAX_BATCH :]
+        else:
+            self._queue = []
+        want = self._claims.wanted()
+        if not batch and not want.number:
+            self._tell_settled()
             return
-        except psycopg.Error as exc:
-            self._claims.answered(want, [])
-            await self._flush_in_parts(batch, exc)
-            return
-        faults.point("flush.after")
-        self._claims.answered(want, orjson.loads(answer))
+        self._sending = True
+        self._owing = 0
+        self.flushes += 1
+        self.records += len(batch)
+        faults.point("flush.before")
+        if len(batch) == 1 and not want.number and batch[0].is_plain:
+            self._channel.post(RECORD, batch[0].columns(), partial(self._recorded, batch), "flush.sent")
+        else:
+            self._post(batch, want)
+
+    def _post(self, batch: list[Entry], want: Want) -> None:
+        params = [*encode(batch), *claim_params(want)]
+        self._channel.post(FLUSH, params, partial(self._answered, batch, want), "flush.sent")
+
+    # ---------------------------------------------------------------- and back
+
+    def _recorded(self, batch: list[Entry], answer: bytes | None, error: BaseException | None) -> None:
+        """A single record is committed. Before its task goes on, it hears what happened to it meanwhile."""
+        if error is not None:
+            self._answered(batch, NOTHING, None, error)
+        elif answer == b"f":
+            faults.point("flush.after")
+            self._next(batch)
+        else:
+            params = [*encode([]), *claim_params(NOTHING)]
+            self._channel.post(FLUSH, params, partial(self._answered, batch, NOTHING), "flush.sent")
+
+    def _answered(self, batch: list[Entry], want: Want, answer: bytes | None, error: BaseException | None) -> None:
+        try:
+            if error is not None:
+                self._mending = self._loop.create_task(self._mend(batch, want, error))
+                return
+            faults.point("flush.after")
+            self._claims.answered(want, orjson.loads(answer or b"null"))
+            self._next(batch)
+        except Exception as exc:
+            self._fail(exc)
+
+    def _next(self, batch: list[Entry]) -> None:
+        self._owing = len(batch)
         self._settle(batch)
+        self._sending = False
+        # Behind those who were just let go on: if not all of them hand in something, what there is goes then.
+        self._take_turn()
 
     def _settle(self, batch: list[Entry]) -> None:
         runs = ends_of_runs(batch)
@@ -171,6 +236,47 @@ class JournalWriter:
             else:
                 entry.settle()
 
+    def _tell_settled(self) -> None:
+        for done in self._settling:
+            if not done.done():
+                done.set_result(None)
+        self._settling.clear()
+
+    def _fail(self, exc: Exception) -> None:
+        if isinstance(exc, LeaseLost):
+            self._claims.died(exc)
+        elif not self._failed.done():
+            self._failed.set_exception(exc)
+
+    # ---------------------------------------------------------------- when it does not come back well
+
+    async def _mend(self, batch: list[Entry], want: Want, error: BaseException) -> None:
+        try:
+            self._claims.answered(want, [])
+            await self._mend_batch(batch, error)
+            self._next([])
+        except Exception as exc:
+            self._fail(exc)
+
+    async def _mend_batch(self, batch: list[Entry], error: BaseException) -> None:
+        if isinstance(error, AlreadyApplied):
+            self._settle(batch)
+            await self._claims.reconcile()
+        elif isinstance(error, psycopg.Error):
+            await self._flush_in_parts(batch, error)
+        else:
+            raise error
+
+    async def _flush(self, batch: list[Entry]) -> None:
+        self.flushes += 1
+        try:
+            answer = await self._channel.call(FLUSH, [*encode(batch), *claim_params(NOTHING)], "flush.sent")
+        except (AlreadyApplied, psycopg.Error) as exc:
+            await self._mend_batch(batch, exc)
+            return
+        self._claims.answered(NOTHING, orjson.loads(answer))
+        self._settle(batch)
+
     async def _flush_in_parts(self, batch: list[Entry], exc: psycopg.Error) -> None:
         """One bad record must not fail its neighbours: halve until it stands alone."""
         if len(batch) == 0:
@@ -179,13 +285,13 @@ class JournalWriter:
         if len(batch) == 1:
             if isinstance(exc, (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected)):
                 # Again, and before what follows it: a park must not overtake the wait that it is for.
-                await self._flush(batch, NOTHING)
+                await self._flush(batch)
             else:
                 batch[0].settle(RecordRefused(batch[0].task_id, exc))
             return
         middle = len(batch) // 2
-        await self._flush(batch[:middle], NOTHING)
-        await self._flush(batch[middle:], NOTHING)
+        await self._flush(batch[:middle])
+        await self._flush(batch[middle:])
 
 
 class RecordRefused(DurableError):
