@@ -7,6 +7,7 @@ hinted to have work are asked; all of them once in a while, because a hint can b
 from __future__ import annotations
 
 import time
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import orjson
@@ -23,24 +24,38 @@ _SOLO_REST = 50.0
 
 
 class Claimed(NamedTuple):
-    """One claimed task, by the position of its fields in the store's answer."""
+    """One claimed task, by the position of its fields in the store's answer; the last ones may be left out."""
 
     task_id: str
-    run_id: str
-    parent_id: str | None
-    line: int
-    epoch: int
-    wakes: int
-    prio: int
-    created: float
-    stop: str | None
-    input: Any
-    waits: list[Any] | None
-    started: float | None
-    cap_key: str | None
     from_line: int
+    epoch: int
+    prio: int
     ready_at: float
+    input: Any
+    of_run: str | None = None
+    parent_id: str | None = None
+    wakes: int = 0
+    stop: str | None = None
+    waits: list[Any] | None = None
+    started: float | None = None
     version: str | None = None
+
+    @property
+    def run_id(self) -> str:
+        return self.of_run or self.task_id
+
+    @property
+    def line(self) -> int:
+        """Where it was started. It is claimed from the negated line to run alone."""
+        return abs(self.from_line)
+
+
+_BEST_FIRST = itemgetter(3, 4, 0)
+
+
+def best_first(rows: list[Any] | None) -> list[Claimed]:
+    """Claimed tasks by priority, then by age; the store gives them in any order."""
+    return [Claimed(*row) for row in sorted(rows, key=_BEST_FIRST)] if rows else []
 
 
 class Served(NamedTuple):
@@ -144,7 +159,7 @@ class ClaimDesk:
 
     def answered(self, want: Want, rows: list[Any] | None) -> list[Claimed]:
         """Take in the answer to a claim."""
-        claimed = [Claimed(*row) for row in rows or ()]
+        claimed = best_first(rows)
         self.running += len(claimed)
         if want.alone:
             self._asked_alone = False

@@ -37,7 +37,7 @@ from durable.reads import refusal
 from durable.runs import BranchInfo, HolderInfo, LogLine, ProgressInfo, RunInfo, StepRecord, WaitInfo
 from durable.sessions import Sessions
 from durable.settings import Settings
-from durable.start import Start, input_of, row_of
+from durable.start import DEFAULT_PRIORITY, Start, input_of, row_of
 from durable.store import check_store
 from durable.versions import Deployment, Version, VersionInfo
 from durable.workflow import Workflow
@@ -52,6 +52,7 @@ ENDED = (
 )
 # The answer names only runs that were there before, by their idempotency keys.
 START = "select json_agg(json_build_array(s.asked, s.run_id)) from durable.start_runs({}) s"
+START_ALIKE = "select durable.start_alike({}, {}, {}, {})"
 EMIT = "select durable.emit({}, {}, {})"
 
 
@@ -151,15 +152,23 @@ class Durable:
         name = known if isinstance(known, str) else known.name
         queue = chosen.queue or (known.queue if isinstance(known, Workflow) else "default")
         line, deadline, params = await self._line(known, queue)
-        base = {"line": line, **row_of(options, deadline)}
+        row = row_of(options, deadline)
+        sealed = self._inputs(name, params, inputs)
+        if len(sealed) > 1 and row.keys() <= {"prio"}:
+            return await self._start_alike(line, row.get("prio", DEFAULT_PRIORITY), sealed, connection)
+        base = {"line": line, **row}
         if chosen.key is not None:
             base |= {"key": chosen.key, "scope": f"run:{name}"}
-        sealed = self._inputs(name, params, inputs)
-        # Ids in a row: each goes into its indexes right behind the last one.
-        ids = [uuid7()] if len(sealed) == 1 else child_ids(group_start(), len(sealed))
-        rows = [{**base, "id": own, "input": given} for own, given in zip(ids, sealed, strict=True)]
+        rows = [{**base, "id": own, "input": Fragment(given)} for own, given in zip(_ids(sealed), sealed, strict=True)]
         had = dict(orjson.loads(await self._call(START, (orjson.dumps(rows),), ("json",), connection) or b"[]"))
         return [had.get(row["id"], row["id"]) for row in rows]
+
+    async def _start_alike(self, line: int, priority: int, sealed: list[bytes], connection: Any) -> list[str]:
+        """Start runs that differ in nothing but their inputs."""
+        ids = _ids(sealed)
+        params = (b"%d" % line, b"%d" % priority, f"{{{','.join(ids)}}}".encode(), b"[" + b",".join(sealed) + b"]")
+        await self._call(START_ALIKE, params, ("int", "int", "uuid[]", "json"), connection)
+        return ids
 
     # ---------------------------------------------------------------- looking
 
@@ -346,7 +355,7 @@ class Durable:
     def _known(self, workflow: Workflow | str) -> Workflow | str:
         return self._workflows.get(workflow, workflow) if isinstance(workflow, str) else workflow
 
-    def _inputs(self, name: str, params: dict[str, Any], inputs: Sequence[dict[str, Any]]) -> list[Fragment]:
+    def _inputs(self, name: str, params: dict[str, Any], inputs: Sequence[dict[str, Any]]) -> list[bytes]:
         required = frozenset(params.get("required", ()))
         known = required | frozenset(params.get("optional", ()))
         takes_any = params.get("open", True)
@@ -354,7 +363,7 @@ class Durable:
             keys = given.keys()
             if not (keys >= required and (takes_any or keys <= known)):
                 raise _wrong_arguments(name, required, known, given, takes_any)
-        return [Fragment(self._sealed(given)) for given in inputs]
+        return [self._sealed(given) for given in inputs]
 
     def _sealed(self, value: Any) -> bytes:
         return codec.sealed_with(self._codec, codec.encode(value, limit=self._settings.max_value_bytes))
@@ -454,6 +463,11 @@ def _wrong_arguments(
     return WrongArguments(
         f"wrong arguments for {name!r}: {', '.join(said)}; it takes {', '.join(sorted(known)) or 'none'}"
     )
+
+
+def _ids(inputs: Sequence[bytes]) -> list[str]:
+    """New ids in a row: each goes into its indexes right behind the last one."""
+    return [uuid7()] if len(inputs) == 1 else child_ids(group_start(), len(inputs))
 
 
 def _text(what: str, text: str) -> bytes:

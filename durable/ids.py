@@ -34,18 +34,13 @@ def fine_uuid7() -> str:
 
 def child_ids(first: str, count: int) -> list[str]:
     """`count` ids in a row that begin with `first`: a whole group of children is named by its ends."""
-    base = int(first.replace("-", ""), 16)
-    return [_format(base + index) for index in range(count)]
+    head, start = first[:-12], int(first[-12:], 16)
+    return [f"{head}{number:012x}" for number in range(start, start + count)]
 
 
 def group_start() -> str:
     """A new id whose last four bytes are free for counting a group of children."""
     return uuid7()[:-8] + "00000000"
-
-
-def _format(number: int) -> str:
-    text = f"{number:032x}"
-    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
 def _forget_randomness() -> None:

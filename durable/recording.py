@@ -29,8 +29,8 @@ class Recording:
     """The journal of one task, as its code sees it: what was, and what is being added."""
 
     __slots__ = (
-        "_counts", "_loop", "_most", "_new_future", "_open_transactions", "_parking", "_pos", "_prefix", "_replay", "_sealing",
-        "_services", "_writer", "positions", "run_id", "snapshot", "snapshot_pos", "task_id", "weight",
+        "_counts", "_loop", "_most", "_new_future", "_open_transactions", "_parking", "_pos", "_prefix", "_replay",
+        "_sealing", "_services", "_writer", "positions", "run_id", "snapshot", "snapshot_pos", "task_id", "weight",
     )  # fmt: skip
 
     def __init__(self, services: Services, parking: Parking, replay: Replay | None, pos: int, prefix: str):

@@ -35,6 +35,7 @@ class Start:
 
 
 NOW = Start()
+DEFAULT_PRIORITY = 5
 
 
 def row_of(options: Start | None, deadline: float | None) -> dict[str, Any]:

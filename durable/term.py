@@ -334,7 +334,7 @@ class Term:
         self._drain_late(run)
 
     def _writer_of(self, task_id: str) -> JournalWriter:
-        """Few tasks share the commits of one writer; many are spread, so that one batch is made while another commits."""
+        """Few tasks share the commits of one writer; many are spread: one batch is made while another commits."""
         if len(self._running) < _FEW:
             return self._writers[0]
         return self._writers[int(task_id[-1], 16) % len(self._writers)]
@@ -468,4 +468,3 @@ class Term:
 
     def _kick(self) -> None:
         next((writer for writer in self._writers if writer.idle), self._writers[0]).kick()
-

@@ -117,7 +117,7 @@ class JournalWriter:
         self.records = 0
 
     def put(self, entry: Entry) -> None:
-        """Queue an entry and see that it is flushed: at once if nobody else is about to say something, else with them."""
+        """Queue an entry and see that it is flushed: at once if nobody else is about to speak, else with them."""
         self._queue.append(entry)
         self._owing -= 1
         if not self._sending:

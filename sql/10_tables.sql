@@ -3,6 +3,7 @@
 
 create schema if not exists durable;
 
+-- In this order: whatever comes from 'succeeded' on is final.
 create type durable.task_state as enum
   ('active', 'parked', 'queued', 'delayed', 'succeeded', 'failed', 'cancelled');
 
@@ -73,7 +74,7 @@ create table durable.task (
   input        json not null,
   result       json,
   error        json,
-  check ((state in ('succeeded', 'failed', 'cancelled')) = (finished_at is not null)),
+  check ((state >= 'succeeded') = (finished_at is not null)),
   check (state <> 'failed' or error is not null),
   check ((parent_run is null) = (parent_task is null)),
   check (parent_run is null or parent_id is null)
@@ -94,7 +95,8 @@ create table durable.ready (
   primary key (line, prio, ready_at, task_id)
 );
 
--- Running means: has a row here.
+-- Running means: has a row here. No index by worker alone: only whoever takes over from a dead one would use it, and every
+-- claim would pay for it.
 create table durable.held (
   task_id     uuid primary key,
   worker_id   uuid not null,
@@ -104,7 +106,6 @@ create table durable.held (
   stop        boolean not null default false,
   news        boolean not null default false
 );
-create index held_by on durable.held (worker_id);
 create index held_told on durable.held (worker_id) where stop or news;
 
 create table durable.timer (

@@ -174,7 +174,7 @@ begin
   end if;
   select p.lines, p.timed, p.gone into _lines, _timed, _gone from durable.place(_new, _now) p;
   if _gone is not null then
-    perform durable.refuse('DU010', format('unknown workflow %L', _gone), 'It was undeployed. Deploy it again to start it.');
+    perform durable.refuse_undeployed(_gone);
   end if;
   if _notify and _lines is not null then
     perform pg_notify('durable_work', 'r' || array_to_string(_lines, ','));
@@ -184,6 +184,43 @@ begin
     perform pg_notify('durable_work', 's');
   end if;
 end
+$$;
+
+-- start_alike: many runs of one line that differ in nothing but their inputs, ready at once. What start_runs would do, at
+-- half of the cost: nothing is looked up for each, and only the inputs are JSON. Runs that must stand in line for a slot
+-- take the usual way.
+create or replace function durable.start_alike(_line int, _prio int, _ids uuid[], _inputs json) returns void
+language plpgsql as $$
+declare
+  _now     timestamptz := durable.now();
+  _name    text;
+  _version text;
+  _capped  boolean;
+begin
+  select w.name, w.version, coalesce(w.max_active_runs, k.slots, w.max_running, w.max_active_per_key, w.max_running_per_key) is not null
+  into _name, _version, _capped
+  from durable.line l join durable.workflow w on w.name = l.workflow left join durable.cap k on k.cap_key = 'a:' || w.name
+  where l.line = _line;
+  if _version = '' then
+    perform durable.refuse_undeployed(_name);
+  end if;
+  if _capped then
+    perform durable.start_runs((
+      select json_agg(json_build_object('id', _ids[e.n], 'line', _line, 'prio', _prio, 'input', e.input))
+      from json_array_elements(_inputs) with ordinality as e (input, n)));
+    return;
+  end if;
+  insert into durable.task (task_id, run_id, line, state, prio, epoch, ready_at, created_at, version, input)
+  select _ids[e.n], _ids[e.n], _line, 'active', _prio, 0, _now, _now, _version, e.input
+  from json_array_elements(_inputs) with ordinality as e (input, n);
+  insert into durable.ready (line, prio, ready_at, task_id, epoch) select _line, _prio, _now, i, 0 from unnest(_ids) i;
+  perform pg_notify('durable_work', 'r' || _line);
+end
+$$;
+
+create or replace function durable.refuse_undeployed(_workflow text) returns void
+language sql as $$
+  select durable.refuse('DU010', format('unknown workflow %L', _workflow), 'It was undeployed. Deploy it again to start it.')
 $$;
 
 -- spawn: start one run by name, from anywhere, inside the caller's own transaction.

@@ -3,24 +3,23 @@
 -- waits_of: the wait rows of a task: [key, outcome, timeout].
 create or replace function durable.waits_of(_run uuid, _task uuid) returns json
 language sql stable as $$
-  select json_agg(json_build_array(w.key, w.outcome, extract(epoch from w.timeout_at)))
+  select json_agg(json_build_array(w.key, w.outcome, date_part('epoch', w.timeout_at)))
   from durable.wait w where w.run_id = _run and w.task_id = _task
 $$;
 
 -- claim_row: what a worker needs to begin or continue a task that it holds, by position:
--- [task, run, parent, line, epoch, wakes, prio, created, stop, input, waits, started, cap key, line claimed from, ready at,
---  version]
-create or replace function durable.claim_row(_task uuid, _epoch int) returns json
+-- [task, line, epoch, priority, ready at, input, run, parent, wakes, stop, waits, started, version]
+-- A line is negative where the task runs alone. A run of a program that nothing has happened to yet has the first six only.
+create or replace function durable.claim_row(_t durable.task, _line int, _epoch int, _prio int, _ready_at timestamptz) returns json
 language sql stable as $$
-  select json_build_array(t.task_id, t.run_id, t.parent_id, t.line, _epoch, t.wakes, t.prio,
-                          extract(epoch from t.created_at), t.stop, t.input,
-                          durable.waits_of(t.run_id, t.task_id),
-                          extract(epoch from t.started_at), t.cap_key, t.line, extract(epoch from t.ready_at), t.version)
-  from durable.task t where t.task_id = _task
+  select json_build_array(_t.task_id, _line, _epoch, _prio, date_part('epoch', _ready_at), _t.input,
+                          _t.run_id, _t.parent_id, _t.wakes, _t.stop,
+                          case when _epoch > 1 then durable.waits_of(_t.run_id, _t.task_id) end,
+                          date_part('epoch', _t.started_at), _t.version)
 $$;
 
--- claim: up to _n tasks for a worker, best priority first and oldest first, from the given lines. _from has
--- one {line, prio, at} per line: where the last claim began, a hint that skips dead index entries.
+-- claim: up to _n tasks for a worker, the best and oldest of the given lines, in any order. _from has one {line, prio, at}
+-- per line: where the last claim began, a hint that skips dead index entries.
 -- The fence is the caller's. In plpgsql, which keeps its plan: before version 18 the server plans an SQL function anew
 -- with every call. Locks: ready rows (skip locked).
 create or replace function durable.claim(_worker uuid, _n int, _from json, _alone boolean, _now timestamptz) returns json
@@ -51,13 +50,11 @@ begin
     insert into durable.held (task_id, worker_id, epoch, claimed_at, alone)
     select d.task_id, _worker, d.epoch + 1, _now, _alone from d
   )
-  select json_agg(json_build_array(
-    t.task_id, t.run_id, t.parent_id, t.line, d.epoch + 1, t.wakes, d.prio,
-    extract(epoch from t.created_at), t.stop, t.input,
-    case when d.epoch > 0 then durable.waits_of(t.run_id, t.task_id) end,
-    extract(epoch from t.started_at), t.cap_key, d.line, extract(epoch from d.ready_at), t.version)
-    order by d.prio, d.ready_at, d.task_id)
-  into _claimed from d join durable.task t on t.task_id = d.task_id;
+  select json_agg(case
+    when d.epoch = 0 and t.run_id = t.task_id and t.wakes = 0 and t.stop is null and t.version is null
+    then json_build_array(t.task_id, d.line, 1, d.prio, date_part('epoch', d.ready_at), t.input)
+    else durable.claim_row(t, d.line, d.epoch + 1, d.prio, d.ready_at) end)
+  into _claimed from d join durable.task t on t.task_id = any (array[d.task_id]);
   return _claimed;
 end
 $$;

@@ -111,5 +111,6 @@ $$;
 -- held_by: what the store thinks a worker runs, after an answer was lost.
 create or replace function durable.held_by(_worker uuid) returns json
 language sql stable as $$
-  select coalesce(json_agg(durable.claim_row(h.task_id, h.epoch)), '[]') from durable.held h where h.worker_id = _worker
+  select coalesce(json_agg(durable.claim_row(t, t.line, h.epoch, t.prio, t.ready_at)), '[]')
+  from durable.held h join durable.task t on t.task_id = h.task_id where h.worker_id = _worker
 $$;

@@ -3,8 +3,10 @@
 -- Locks, in order: fence, task, held.
 --
 -- A worker's sessions forbid scans, hash and merge joins (durable/link.py): a cached plan made while a table was small
--- must not turn into a scan when it has grown. Every access below is by primary key. Not in a SET clause as for the
--- pass: five settings changed and restored were a quarter of the cost of a flush with one record.
+-- must not turn into a scan when it has grown. Not in a SET clause as for the pass: five settings changed and restored were
+-- a quarter of the cost of a flush with one record.
+-- Every access is by primary key, and joins say `key = any (array[x])` instead of `key = x`: after a vacuum has found a queue
+-- table empty, a plain equality is planned as a walk through its whole index.
 create or replace function durable.flush(
   _worker   uuid,
   _channel  int,
@@ -21,7 +23,7 @@ language plpgsql
 set lock_timeout = '250ms'
 as $$
 declare
-  _now     timestamptz := durable.now();
+  _now     timestamptz;
   _shards  int[];
   _lines   int[];
   _more    uuid[];
@@ -30,7 +32,12 @@ declare
   _claimed json;
   _told    json;
 begin
-  if not durable.pass_fence(_worker, _channel, _flush_no) then
+  -- As pass_fence does, and durable.now() with it: a call of each is what a flush of few records costs most.
+  update durable.fence f set flush_no = _flush_no
+  where f.worker_id = _worker and f.channel = _channel and f.flush_no < _flush_no
+  returning statement_timestamp() + coalesce((select c.shift from durable.clock c), interval '0') into _now;
+  if not found then
+    perform durable.pass_fence(_worker, _channel, _flush_no);
     return null;
   end if;
 
@@ -56,12 +63,12 @@ begin
       update durable.task t
       set state = e.s, result = e.r, error = e.x, finished_at = _now, epoch = e.e,
           started_at = coalesce(t.started_at, e.a)
-      from e join durable.held h on h.task_id = e.t
-      where t.task_id = e.t and (h.worker_id = _worker) is true and h.epoch = e.e
+      from e join durable.held h on h.task_id = any (array[e.t])
+      where t.task_id = any (array[e.t]) and (h.worker_id = _worker) is true and h.epoch = e.e
       returning t.task_id, (t.parent_id is not null or t.parent_task is not null or t.caps is not null
                             or t.deadline_at is not null or e.m) as more
     ), d as (
-      delete from durable.held h using u where h.task_id = u.task_id
+      delete from durable.held h using u where h.task_id = any (array[u.task_id])
     )
     select array_agg(u.task_id) filter (where u.more) into _more from u;
     if _more is not null then
@@ -78,7 +85,7 @@ begin
     _told := durable.tell(_worker);
   end if;
 
-  return json_build_array(extract(epoch from _now), _claimed, _told, _refused, _met, to_json(_shards), to_json(_lines));
+  return json_build_array(date_part('epoch', _now), _claimed, _told, _refused, _met, to_json(_shards), to_json(_lines));
 end
 $$;
 
@@ -115,7 +122,7 @@ language sql as $$
     update durable.held h set news = false where h.worker_id = _worker and (h.stop or h.news) returning h.task_id
   )
   select json_agg(json_build_array(t.task_id, t.wakes, t.stop, durable.waits_of(t.run_id, t.task_id)))
-  from n join durable.task t on t.task_id = n.task_id
+  from n join durable.task t on t.task_id = any (array[n.task_id])
 $$;
 
 -- park: held -> parked, for tasks whose every branch waits. Refused where something woke the task since
@@ -132,18 +139,18 @@ begin
   ), u as (
     update durable.task t
     set state = 'parked', epoch = p.e, wake_at = p.u, started_at = coalesce(t.started_at, p.a)
-    from p join durable.held h on h.task_id = p.t
-    where t.task_id = p.t and (h.worker_id = _worker) is true and h.epoch = p.e and t.wakes = p.w and (t.stop is null or p.s)
+    from p join durable.held h on h.task_id = any (array[p.t])
+    where t.task_id = any (array[p.t]) and (h.worker_id = _worker) is true and h.epoch = p.e and t.wakes = p.w and (t.stop is null or p.s)
     returning t.task_id, p.u, t.caps
   ), d as (
-    delete from durable.held h using u where h.task_id = u.task_id
+    delete from durable.held h using u where h.task_id = any (array[u.task_id])
   ), w as (
     insert into durable.timer (wake_at, task_id) select u.u, u.task_id from u where u.u is not null
   )
   select array_agg(u.task_id), array_agg(u.task_id) filter (where u.caps is not null) into _parked, _capped from u;
 
   select json_agg(json_build_array(t.task_id, t.wakes, t.stop, durable.waits_of(t.run_id, t.task_id))) into refused
-  from json_to_recordset(_parks) as x (t uuid) join durable.task t on t.task_id = x.t
+  from json_to_recordset(_parks) as x (t uuid) join durable.task t on t.task_id = any (array[x.t])
   where x.t <> all (coalesce(_parked, '{}'));
   shards := _shards;
   if _capped is not null then
@@ -190,7 +197,7 @@ begin
   end if;
   if _do -> 'consumed' is not null then
     delete from durable.wait w using json_to_recordset(_do -> 'consumed') as c (r uuid, t uuid, k text)
-    where w.run_id = c.r and w.task_id = c.t and w.key = c.k;
+    where w.run_id = any (array[c.r]) and w.task_id = c.t and w.key = c.k;
   end if;
   if _do -> 'waits' is not null then
     select a.shards, a.met into _some, met from durable.add_waits(_do -> 'waits', _now) a;
@@ -202,11 +209,11 @@ begin
   if _do -> 'gives' is not null then
     with u as (
       update durable.task t set ready_at = _now, epoch = x.e
-      from json_to_recordset(_do -> 'gives') as x (t uuid, e int) join durable.held h on h.task_id = x.t
-      where t.task_id = x.t and (h.worker_id = _worker) is true and h.epoch = x.e
+      from json_to_recordset(_do -> 'gives') as x (t uuid, e int) join durable.held h on h.task_id = any (array[x.t])
+      where t.task_id = any (array[x.t]) and (h.worker_id = _worker) is true and h.epoch = x.e
       returning t.task_id, case when t.lost >= 2 then -t.line else t.line end as line, t.prio, t.epoch
     ), d as (
-      delete from durable.held h using u where h.task_id = u.task_id
+      delete from durable.held h using u where h.task_id = any (array[u.task_id])
     ), r as (
       insert into durable.ready (line, prio, ready_at, task_id, epoch) select u.line, u.prio, _now, u.task_id, u.epoch from u
     )
@@ -277,7 +284,7 @@ begin
     select w.r, w.t, w.k, w.n, w.s, w.since, w.until, w.mode, w.first, w.last, w.kids, f.outcome
     from w left join f on f.t = w.t and f.k = w.k
   ), u as (
-    update durable.task t set wakes = t.wakes + 1 from (select distinct f.t from f) m where t.task_id = m.t
+    update durable.task t set wakes = t.wakes + 1 from (select distinct f.t from f) m where t.task_id = any (array[m.t])
     returning t.task_id, t.wakes
   ), g as (
     insert into durable.signal (shard, id, kind, run_id, task_id, name)
@@ -315,21 +322,21 @@ declare
   _all json;
 begin
   perform from durable.task t
-  where t.task_id in (select x.t from json_to_recordset(_expired) as x (t uuid)) order by t.task_id for update;
+  where t.task_id = any (array(select x.t from json_to_recordset(_expired) as x (t uuid))) order by t.task_id for update;
   with w as (
     update durable.wait w set outcome = '{"timeout": true}'
     from json_to_recordset(_expired) as x (r uuid, t uuid, k text)
-    where w.run_id = x.r and w.task_id = x.t and w.key = x.k and w.outcome is null
+    where w.run_id = any (array[x.r]) and w.task_id = x.t and w.key = x.k and w.outcome is null
     returning w.task_id
   )
-  update durable.task t set wakes = t.wakes + 1 from (select distinct w.task_id from w) o where t.task_id = o.task_id;
+  update durable.task t set wakes = t.wakes + 1 from (select distinct w.task_id from w) o where t.task_id = any (array[o.task_id]);
   select json_agg(m) into _all from (
     select m from json_array_elements(_met) m
     union all
     select json_build_array(w.task_id, t.wakes, w.key, w.outcome)
     from json_to_recordset(_expired) as x (r uuid, t uuid, k text)
-    join durable.wait w on w.run_id = x.r and w.task_id = x.t and w.key = x.k
-    join durable.task t on t.task_id = x.t) a;
+    join durable.wait w on w.run_id = any (array[x.r]) and w.task_id = x.t and w.key = x.k
+    join durable.task t on t.task_id = any (array[x.t])) a;
   return _all;
 end
 $$;

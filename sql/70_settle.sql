@@ -10,7 +10,7 @@ declare
 begin
   with d as (
     delete from durable.open_child c using durable.task t
-    where t.task_id = any (_tasks) and c.parent_id = coalesce(t.parent_id, t.parent_task) and c.child_id = t.task_id
+    where t.task_id = any (_tasks) and c.parent_id = any (array[coalesce(t.parent_id, t.parent_task)]) and c.child_id = t.task_id
     returning c.parent_id, coalesce(t.parent_run, t.run_id) as run_id, case when t.state <> 'succeeded' then t.task_id::text end as bad
   ), g as (
     insert into durable.signal (shard, id, kind, run_id, task_id, name)
@@ -20,7 +20,7 @@ begin
   ), k as (
     insert into durable.signal (shard, id, kind, run_id, task_id, name)
     select durable.shard(t.run_id::text), durable.uuid7(), 'cancel', t.run_id, c.child_id, 'cancel:its parent ended'
-    from durable.task t join durable.open_child c on c.parent_id = t.task_id where t.task_id = any (_tasks)
+    from durable.task t join durable.open_child c on c.parent_id = any (array[t.task_id]) where t.task_id = any (_tasks)
     returning shard
   )
   select (select array_agg(g.shard) from g) || (select array_agg(k.shard) from k) into _shards;
@@ -30,11 +30,11 @@ begin
     _some := durable.free_slots(_tasks, false);
   end if;
   delete from durable.timer m using durable.task t
-  where t.task_id = any (_tasks) and t.deadline_at is not null and m.wake_at = t.deadline_at and m.task_id = t.task_id;
+  where t.task_id = any (_tasks) and t.deadline_at is not null and m.wake_at = any (array[t.deadline_at]) and m.task_id = t.task_id;
   delete from durable.timer m using durable.task t
-  where t.task_id = any (_tasks) and t.wake_at is not null and m.wake_at = t.wake_at and m.task_id = t.task_id;
+  where t.task_id = any (_tasks) and t.wake_at is not null and m.wake_at = any (array[t.wake_at]) and m.task_id = t.task_id;
   delete from durable.wait w using durable.task t
-  where t.task_id = any (_tasks) and w.run_id = t.run_id and w.task_id = t.task_id;
+  where t.task_id = any (_tasks) and w.run_id = any (array[t.run_id]) and w.task_id = t.task_id;
   return _shards || _some;
 end
 $$;
@@ -57,17 +57,17 @@ begin
         state = case when b.state = 'active' then b.state when b.capped then 'queued' else 'active' end,
         ready_at = case when b.state = 'parked' then _now else t.ready_at end,
         wake_at = null
-    from b where t.task_id = b.task_id
+    from b where t.task_id = any (array[b.task_id])
     returning t.task_id, case when t.lost >= 2 then -t.line else t.line end as line, t.prio, t.epoch, t.state,
               b.state as was, b.wake_at as slept_to
   ), x as (
     delete from durable.timer m using u
-    where u.slept_to is not null and m.wake_at = u.slept_to and m.task_id = u.task_id and not m.deadline
+    where u.slept_to is not null and m.wake_at = any (array[u.slept_to]) and m.task_id = u.task_id and not m.deadline
   ), r as (
     insert into durable.ready (line, prio, ready_at, task_id, epoch)
     select u.line, u.prio, _now, u.task_id, u.epoch from u where u.was = 'parked' and u.state = 'active'
   ), h as (
-    update durable.held h set news = true from u where u.was = 'active' and h.task_id = u.task_id
+    update durable.held h set news = true from u where u.was = 'active' and h.task_id = any (array[u.task_id])
   )
   select array_agg(distinct u.line) filter (where u.was = 'parked' and u.state = 'active'),
          array_agg(u.task_id) filter (where u.state = 'queued')

@@ -71,7 +71,7 @@ begin
     select d.wake_at, d.task_id, d.deadline, t.run_id, t.state, t.deadline_cancels from due d
     cross join lateral (select t.run_id, t.state, t.deadline_cancels from durable.task t where t.task_id = d.task_id for update skip locked) t
   ), x as (
-    delete from durable.timer m using k where m.wake_at = k.wake_at and m.task_id = k.task_id and m.deadline = k.deadline
+    delete from durable.timer m using k where m.wake_at = any (array[k.wake_at]) and m.task_id = k.task_id and m.deadline = k.deadline
   ), s as (
     insert into durable.signal (shard, id, kind, run_id, task_id, name)
     select durable.shard(k.run_id::text), durable.uuid7(), 'cancel', k.run_id, k.task_id,
@@ -111,8 +111,8 @@ begin
   end if;
   -- A new statement, hence a new snapshot: it sees whatever committed before the lock was ours.
   with d as (
-    delete from durable.signal g where g.shard = _shard
-      and g.id in (select q.id from durable.signal q where q.shard = _shard order by q.id limit _limit)
+    delete from durable.signal g
+    where g.ctid = any (array(select q.ctid from durable.signal q where q.shard = _shard order by q.id limit _limit))
     returning g.*
   )
   select array_agg(d.*::durable.signal order by d.id), array_agg(distinct d.kind) into _batch, _kinds from d;
@@ -176,11 +176,11 @@ begin
   ), o as materialized (
     select w.run_id, w.task_id, w.key, w.name, w.step, w.since
     from (select distinct p.name, p.run_id, p.task_id from p) t
-    join durable.wait w on w.run_id = t.run_id and w.task_id = t.task_id
+    join durable.wait w on w.run_id = any (array[t.run_id]) and w.task_id = t.task_id
     where w.name = t.name and w.outcome is null
     union
     select w.run_id, w.task_id, w.key, w.name, w.step, w.since
-    from unnest(_batch) b join durable.wait w on w.run_id = b.run_id and w.task_id = b.task_id and w.key = b.name
+    from unnest(_batch) b join durable.wait w on w.run_id = any (array[b.run_id]) and w.task_id = b.task_id and w.key = b.name
     where b.kind = 'wait' and w.name is not null and w.outcome is null
   ), f as materialized (
     select o.*, e.event_id, durable.outcome_of(e.event_id, e.payload) as outcome,
@@ -188,8 +188,8 @@ begin
     from o cross join lateral durable.next_event(o.run_id, o.step, o.name, o.since) e where e.event_id is not null
   ), k as materialized (
     select f.* from f
-    join durable.task t on t.task_id = f.task_id
-    join durable.wait w on w.run_id = f.run_id and w.task_id = f.task_id and w.key = f.key
+    join durable.task t on t.task_id = any (array[f.task_id])
+    join durable.wait w on w.run_id = any (array[f.run_id]) and w.task_id = f.task_id and w.key = f.key
     where f.first and w.outcome is null for update of t, w skip locked
   ), v as (
     insert into durable.delivery (run_id, step, event_id) select k.run_id, k.step, k.event_id from k
@@ -197,7 +197,7 @@ begin
   ), u as (
     update durable.wait w set outcome = k.outcome
     from k join v on v.run_id = k.run_id and v.step = k.step and v.event_id = k.event_id
-    where w.run_id = k.run_id and w.task_id = k.task_id and w.key = k.key
+    where w.run_id = any (array[k.run_id]) and w.task_id = k.task_id and w.key = k.key
     returning w.task_id, w.key
   ), g as (
     -- Locked now, or another wait of its step took the event: the wait asks again.
@@ -228,7 +228,7 @@ declare
 begin
   for _wait in
     select distinct on (w.run_id, w.task_id, w.key) w.* from unnest(_batch) b
-    join durable.wait w on w.run_id = b.run_id and w.task_id = b.task_id and (b.kind = 'child' or w.key = b.name)
+    join durable.wait w on w.run_id = any (array[b.run_id]) and w.task_id = b.task_id and (b.kind = 'child' or w.key = b.name)
     where b.kind in ('child', 'wait') and w.name is null and w.outcome is null
   loop
     _outcome := durable.join_outcome(_wait, _batch);
@@ -306,7 +306,7 @@ begin
                   where t.task_id = _signal.task_id and t.state = 'active');
   for _child in
     select t.task_id, t.run_id, t.parent_run is not null as own_run
-    from durable.open_child c join durable.task t on t.task_id = c.child_id where c.parent_id = _signal.task_id
+    from durable.open_child c join durable.task t on t.task_id = any (array[c.child_id]) where c.parent_id = _signal.task_id
   loop
     _below.task_id := _child.task_id;
     _below.run_id := _child.run_id;

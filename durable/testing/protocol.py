@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Self
 
 import psycopg
 
-from durable.claims import Claimed
+from durable.claims import Claimed, best_first
 from durable.ids import child_ids, group_start, uuid7
 from durable.link import PLANNER
 
@@ -197,7 +197,7 @@ class HandWorker:
     def claim(self, count: int = 1, lines: Sequence[Json] | None = None, *, alone: bool = False) -> list[Claimed]:
         answer = self.flush(claim=count, lines=lines, alone=alone)
         assert answer is not None
-        return [Claimed(*row) for row in answer.claimed or ()]
+        return best_first(answer.claimed)
 
     def claim_one(self) -> Claimed:
         [task] = self.claim(1)

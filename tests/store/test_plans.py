@@ -34,9 +34,7 @@ FILLS = {"all finished": ("succeeded", "2020-01-01"), "all ready": ("active", No
 
 def fill(store: Store, kind: str) -> None:
     """So many tasks of one kind, and statistics that say so."""
-    state, finished = FILLS[kind]
-    params = {"line": store.lines[0], "state": state, "finished": finished, "count": MANY}
-    store.connection.execute(HISTORY, params)
+    store.connection.execute(HISTORY, history(store, kind))
     if kind == "all ready":
         store.run("insert into durable.ready select line, 9, ready_at, task_id, 0 from durable.task")
     if kind == "all parked":
@@ -44,6 +42,11 @@ def fill(store: Store, kind: str) -> None:
         store.run("insert into durable.wait (run_id, task_id, key, name, step)"
                   " select run_id, task_id, 'w', 'never', 's' from durable.task")  # fmt: skip
     store.run("analyze")
+
+
+def history(store: Store, kind: str) -> dict[str, Any]:
+    state, finished = FILLS[kind]
+    return {"line": store.lines[0], "state": state, "finished": finished, "count": MANY}
 
 
 class Measured:
@@ -157,6 +160,24 @@ def test_a_plan_made_on_empty_tables_is_good_for_full_ones(store: Store, on_empt
     with Store(store.dsn) as other:
         other.register("order")
         fill(other, "all finished")
+    assert within(on_empty, costs(store)) == {}
+
+
+def test_a_plan_made_after_a_vacuum_of_empty_tables_is_good_for_full_ones(
+    store: Store, on_empty: dict[str, int]
+) -> None:
+    """Statistics that say "nothing in here", as a vacuum leaves them of a queue that was empty just then, do not make
+    a worker walk through what others run, wait for or have finished since."""
+    for table in ("task", "held", "wait", "timer", "open_child", "ready", "signal"):
+        store.run(f"alter table durable.{table} set (autovacuum_enabled = off)")
+        store.run(f"vacuum durable.{table}")
+    costs(store)
+    with Store(store.dsn) as other:
+        other.register("order")
+        other.connection.execute(HISTORY, history(other, "all parked"))
+        other.run(HELD_ONCE, uuid7(), MANY)
+        other.run("insert into durable.wait (run_id, task_id, key, name, step)"
+                  " select run_id, task_id, 'w', 'never', 's' from durable.task")  # fmt: skip
     assert within(on_empty, costs(store)) == {}
 
 

@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from durable import claims
-from durable.claims import NOTHING, ClaimDesk, Served, Want
+from durable.claims import NOTHING, ClaimDesk, Served, Want, best_first
 from durable.workflow import workflow
 
 
@@ -23,11 +23,24 @@ def desk(slots: int = 10, lines: tuple[int, ...] = (1, 2)) -> ClaimDesk:
 
 
 def row(line: int = 1, *, prio: int = 5, at: float = 100.0) -> list[Any]:
-    return ["t", "r", None, abs(line), 1, 0, prio, 0.0, None, {}, None, None, None, line, at]
+    return ["t", line, 1, prio, at, {}]
 
 
 def asked(want: Want) -> list[dict[str, Any]]:
     return sorted(orjson.loads(want.lines or b"[]"), key=lambda start: start["line"])
+
+
+def test_each_writer_asks_for_its_share() -> None:
+    """One claim never takes the slots of all writers: what it brings is worked on while the next is on its way."""
+    made = ClaimDesk(5, writers=2)
+    made.serve({1: Served(order, "default")})
+    assert [made.wanted().number for _ in range(3)] == [3, 2, 0]
+
+
+def test_claimed_tasks_come_best_first() -> None:
+    """Whatever order the store gives them in: by priority, then by age."""
+    rows = [row(prio=5, at=2.0), row(prio=5, at=1.0), row(prio=0, at=3.0)]
+    assert [(task.prio, task.ready_at) for task in best_first(rows)] == [(0, 3.0), (5, 1.0), (5, 2.0)]
 
 
 def test_free_slots_are_asked_for_once() -> None:
