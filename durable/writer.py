@@ -20,11 +20,12 @@ from durable.channel import AlreadyApplied, Channel
 from durable.claims import NOTHING, Want
 from durable.ending import end
 from durable.errors import DurableError, LeaseLost
+from durable.statements import statement
 
 log = structlog.get_logger("durable.writer")
 
 FLUSH = "select durable.flush($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
-RECORD = "select durable.record($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)"
+RECORD = statement("record")
 
 Json = dict[str, Any]
 
@@ -52,7 +53,7 @@ class Entry:
         return self.record is not None and self.effects is None and self.end is None and self.park is None
 
     def columns(self) -> list[bytes | None]:
-        """A plain one as the last parameters of `durable.record`."""
+        """A plain one as the last parameters of the statement `record`."""
         row = self.record
         assert row is not None
         task, frame, ms = row["t"].encode(), row.get("f"), row.get("m")

@@ -18,10 +18,19 @@ begin
   if found then
     return true;
   end if;
-  if exists (select from durable.fence f where f.worker_id = _worker and f.channel = _channel) then
-    return false;
+  perform durable.check_fence(_worker, _channel);
+  return false;
+end
+$$;
+
+-- check_fence: why a write did not pass. Null: its number was used before. DU001: the worker was declared dead.
+create or replace function durable.check_fence(_worker uuid, _channel int) returns boolean
+language plpgsql as $$
+begin
+  if not exists (select from durable.fence f where f.worker_id = _worker and f.channel = _channel) then
+    perform durable.refuse('DU001', format('worker %s lost its lease; its tasks were given to others', _worker));
   end if;
-  perform durable.refuse('DU001', format('worker %s lost its lease; its tasks were given to others', _worker));
+  return null;
 end
 $$;
 

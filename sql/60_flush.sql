@@ -37,7 +37,7 @@ begin
   where f.worker_id = _worker and f.channel = _channel and f.flush_no < _flush_no
   returning statement_timestamp() + coalesce((select c.shift from durable.clock c), interval '0') into _now;
   if not found then
-    perform durable.pass_fence(_worker, _channel, _flush_no);
+    perform durable.check_fence(_worker, _channel);
     return null;
   end if;
 
@@ -86,32 +86,6 @@ begin
   end if;
 
   return json_build_array(date_part('epoch', _now), _claimed, _told, _refused, _met, to_json(_shards), to_json(_lines));
-end
-$$;
-
--- record: one journal row and nothing else: what a flush is while few tasks run, at half of its cost. Answers whether `flush`
--- has something to tell; null: this very write was applied before. Locks: fence.
-create or replace function durable.record(
-  _worker uuid, _channel int, _flush_no bigint, _run uuid, _task uuid, _pos int, _epoch int, _kind text, _name text, _frame text,
-  _body json, _ms int
-) returns boolean
-language plpgsql as $$
-declare
-  _told boolean;
-begin
-  with f as (
-    update durable.fence f set flush_no = _flush_no
-    where f.worker_id = _worker and f.channel = _channel and f.flush_no < _flush_no
-    returning statement_timestamp() + coalesce((select c.shift from durable.clock c), interval '0') as now
-  ), j as (
-    insert into durable.journal (run_id, task_id, pos, epoch, kind, name, frame, body, ms, at)
-    select _run, _task, _pos, _epoch, _kind, _name, _frame, _body, _ms, f.now from f
-  )
-  select exists (select from durable.held h where h.worker_id = _worker and (h.stop or h.news)) into _told from f;
-  if _told is null then
-    perform durable.pass_fence(_worker, _channel, _flush_no);
-  end if;
-  return _told;
 end
 $$;
 

@@ -742,10 +742,19 @@ begin
   if found then
     return true;
   end if;
-  if exists (select from durable.fence f where f.worker_id = _worker and f.channel = _channel) then
-    return false;
+  perform durable.check_fence(_worker, _channel);
+  return false;
+end
+$$;
+
+-- check_fence: why a write did not pass. Null: its number was used before. DU001: the worker was declared dead.
+create or replace function durable.check_fence(_worker uuid, _channel int) returns boolean
+language plpgsql as $$
+begin
+  if not exists (select from durable.fence f where f.worker_id = _worker and f.channel = _channel) then
+    perform durable.refuse('DU001', format('worker %s lost its lease; its tasks were given to others', _worker));
   end if;
-  perform durable.refuse('DU001', format('worker %s lost its lease; its tasks were given to others', _worker));
+  return null;
 end
 $$;
 
@@ -877,7 +886,7 @@ begin
   where f.worker_id = _worker and f.channel = _channel and f.flush_no < _flush_no
   returning statement_timestamp() + coalesce((select c.shift from durable.clock c), interval '0') into _now;
   if not found then
-    perform durable.pass_fence(_worker, _channel, _flush_no);
+    perform durable.check_fence(_worker, _channel);
     return null;
   end if;
 
@@ -926,32 +935,6 @@ begin
   end if;
 
   return json_build_array(date_part('epoch', _now), _claimed, _told, _refused, _met, to_json(_shards), to_json(_lines));
-end
-$$;
-
--- record: one journal row and nothing else: what a flush is while few tasks run, at half of its cost. Answers whether `flush`
--- has something to tell; null: this very write was applied before. Locks: fence.
-create or replace function durable.record(
-  _worker uuid, _channel int, _flush_no bigint, _run uuid, _task uuid, _pos int, _epoch int, _kind text, _name text, _frame text,
-  _body json, _ms int
-) returns boolean
-language plpgsql as $$
-declare
-  _told boolean;
-begin
-  with f as (
-    update durable.fence f set flush_no = _flush_no
-    where f.worker_id = _worker and f.channel = _channel and f.flush_no < _flush_no
-    returning statement_timestamp() + coalesce((select c.shift from durable.clock c), interval '0') as now
-  ), j as (
-    insert into durable.journal (run_id, task_id, pos, epoch, kind, name, frame, body, ms, at)
-    select _run, _task, _pos, _epoch, _kind, _name, _frame, _body, _ms, f.now from f
-  )
-  select exists (select from durable.held h where h.worker_id = _worker and (h.stop or h.news)) into _told from f;
-  if _told is null then
-    perform durable.pass_fence(_worker, _channel, _flush_no);
-  end if;
-  return _told;
 end
 $$;
 
