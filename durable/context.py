@@ -115,7 +115,8 @@ class DurableContext(Recording):
                 value = await fn(*args, **kwargs)
             finally:
                 current.reset(token)
-            faults.point("step.after", info)
+            if faults.armed:
+                faults.point("step.after", info)
             data = codec.encode(value, self._most)
             pos = self._pos
             await self._hand_in("step", key, self.sealed(data), None, int((monotonic() - began) * 1000))

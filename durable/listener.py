@@ -10,9 +10,11 @@ import structlog
 from psycopg import pq
 
 from durable.errors import StoreUnavailable
-from durable.link import connect
+from durable.link import Link, connect
 
 log = structlog.get_logger("durable.listener")
+
+NOTIFY = "select pg_notify($1, $2)"
 
 
 class Listener:
@@ -89,7 +91,7 @@ class Notifier:
         self._shards: set[int] = set()
         self._ended: list[str] = []
         self._wake = asyncio.Event()
-        self._connection: psycopg.AsyncConnection | None = None
+        self._link: Link | None = None
 
     def work(self, lines: set[int]) -> None:
         self._lines |= lines
@@ -111,35 +113,37 @@ class Notifier:
                 await self.run_once()
             except (StoreUnavailable, psycopg.OperationalError):
                 # Only hints are lost: everyone polls.
-                self._connection = None
+                await self.close()
             await asyncio.sleep(self.PAUSE)
 
     async def run_once(self) -> None:
         messages = self._take()
         if not messages:
             return
-        if self._connection is None or self._connection.closed:
-            self._connection = await connect(self._dsn, self._application)
+        if self._link is None:
+            self._link = await Link.open(self._dsn, self._application)
             # A hint need not survive a crash: it does not wait for the disk.
-            await self._connection.execute("set synchronous_commit = off")
-        channels, payloads = zip(*messages, strict=True)
-        await self._connection.execute(
-            "select pg_notify(c, p) from unnest(%s::text[], %s::text[]) x (c, p)",
-            (list(channels), list(payloads)),
-        )
+            await self._link.call("set synchronous_commit = off", ())
+        for channel, payload in messages:
+            await self._link.call(NOTIFY, (channel, payload))
 
     async def close(self) -> None:
-        if self._connection is not None:
-            await self._connection.close()
+        if self._link is not None:
+            link, self._link = self._link, None
+            await link.close()
 
-    def _take(self) -> list[tuple[str, str]]:
+    def _take(self) -> list[tuple[bytes, bytes]]:
         messages = []
         if self._lines:
-            messages.append(("durable_work", "r" + ",".join(map(str, sorted(self._lines)))))
+            messages.append((b"durable_work", b"r" + _listed(self._lines)))
         if self._shards:
-            messages.append(("durable_work", "s" + ",".join(map(str, sorted(self._shards)))))
+            messages.append((b"durable_work", b"s" + _listed(self._shards)))
         if self._ended:
             few = len(self._ended) <= self.MOST_IDS
-            messages.append(("durable_done", ",".join(self._ended) if few else "a"))
+            messages.append((b"durable_done", ",".join(self._ended).encode() if few else b"a"))
         self._lines, self._shards, self._ended = set(), set(), []
         return messages
+
+
+def _listed(numbers: set[int]) -> bytes:
+    return b",".join(b"%d" % number for number in sorted(numbers))

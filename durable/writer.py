@@ -198,14 +198,11 @@ class JournalWriter:
 
     def _recorded(self, batch: list[Entry], answer: bytes | None, error: BaseException | None) -> None:
         """A single record is committed. Before its task goes on, it hears what happened to it meanwhile."""
-        if error is not None:
-            self._answered(batch, NOTHING, None, error)
-        elif answer == b"f":
-            faults.point("flush.after")
-            self._next(batch)
-        else:
+        if answer == b"t":
             params = [*encode([]), *claim_params(NOTHING)]
             self._channel.post(FLUSH, params, partial(self._answered, batch, NOTHING), "flush.sent")
+        else:
+            self._answered(batch, NOTHING, None, error)
 
     def _answered(self, batch: list[Entry], want: Want, answer: bytes | None, error: BaseException | None) -> None:
         try:
@@ -213,7 +210,8 @@ class JournalWriter:
                 self._mending = self._loop.create_task(self._mend(batch, want, error))
                 return
             faults.point("flush.after")
-            self._claims.answered(want, orjson.loads(answer or b"null"))
+            if answer is not None:
+                self._claims.answered(want, orjson.loads(answer))
             self._next(batch)
         except Exception as exc:
             self._fail(exc)

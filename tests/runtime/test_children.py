@@ -146,8 +146,8 @@ async def test_a_child_may_run_on_another_queue(runtime: Runtime) -> None:
         return await ctx.wait_for(await ctx.spawn(square, 3, options=Start(queue="heavy", priority=1)))
 
     await runtime.work(sends_away)
-    run_id = await runtime.client.start(sends_away)
     await runtime.client.register(square)
+    run_id = await runtime.client.start(sends_away)
     await runtime.state_is(run_id, "parked")
     await runtime.work(square, queues=("heavy",))
     assert await runtime.client.result(run_id, timeout=30) == 9
