@@ -98,7 +98,8 @@ class DurableContext(Recording):
         parking = self._parking
         limit = traits.timeout if timeout is None else _seconds(timeout)
         simple = lane is None and limit is None and traits.on_loop
-        if not simple or self._replay is not None or not parking.free_to_act:
+        free = parking.phase is _LIVE and parking.stop is None and not parking.leaving
+        if not free or not simple or self._replay is not None:
             where = lane or traits.lane or lane_of(fn, limit)
             return await self._step_anyhow(key, fn, args, kwargs, retry or traits.retry, limit, where)
         # The hot path, the first attempt of an async step: no timer, no task, no thread, no layer in between.

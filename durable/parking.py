@@ -92,11 +92,6 @@ class Parking:
         if self.stop is not None:
             raise Cancelled(self.stop)
 
-    @property
-    def free_to_act(self) -> bool:
-        """Neither parked nor stopped nor leaving: an operation may begin without waiting."""
-        return self.phase is Phase.LIVE and self.stop is None and not self.leaving
-
     async def live(self) -> None:
         """Return when this task may act."""
         await self.awake()
