@@ -38,7 +38,7 @@ def used_by(worker: Worker) -> dict[str, Any]:
     term = worker.term
     assert term is not None
     usage = resource.getrusage(resource.RUSAGE_SELF)
-    links = [channel._link for channel in term._channels] + [term._reads._link]
+    links = [channel._link for channel in term._channels] + [term._reads._link, term._notifier._link]
     return {
         "cpu_s": usage.ru_utime + usage.ru_stime,
         "memory_mb": _resident_mb(),
