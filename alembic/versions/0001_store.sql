@@ -348,8 +348,8 @@ begin
 end
 $$;
 
--- register: workflows as a worker or client knows them, and their lines on the given queues.
--- Locks: the workflow's row, only when something about it changed.
+-- register: workflows as a worker or client knows them, and their lines on the given queues. Where something changed, a cap
+-- may have been raised: whoever stands in line for a slot is looked at. Locks: the workflow's row, only then.
 create or replace function durable.register(_workflows json, _queues text[]) returns table (line int, queue text, workflow text)
 language plpgsql as $$
 declare
@@ -362,24 +362,31 @@ begin
   end if;
   update durable.workflow w set version = null
   from json_to_recordset(_workflows) as x (name text) where w.name = x.name and w.version = '';
-  insert into durable.workflow as w (name, params, has_cleanup, max_active_runs, max_running,
-                                     max_active_per_key, max_running_per_key, deadline, deadline_action, registered_at)
-  select x.name, coalesce(x.params, '{}'), coalesce(x.has_cleanup, false), x.max_active_runs, x.max_running,
-         x.max_active_per_key, x.max_running_per_key, make_interval(secs => x.deadline), coalesce(x.deadline_action, 'fail'),
-         durable.now()
-  from json_to_recordset(_workflows) as x (name text, params json, has_cleanup boolean, max_active_runs int,
-       max_running int, max_active_per_key int, max_running_per_key int, deadline double precision, deadline_action text)
-  order by x.name
-  on conflict (name) do update
-    set params = excluded.params, has_cleanup = excluded.has_cleanup,
-        max_active_runs = excluded.max_active_runs, max_running = excluded.max_running,
-        max_active_per_key = excluded.max_active_per_key, max_running_per_key = excluded.max_running_per_key,
-        deadline = excluded.deadline, deadline_action = excluded.deadline_action, registered_at = excluded.registered_at
-    where (w.params::text, w.has_cleanup, w.max_active_runs, w.max_running,
-           w.max_active_per_key, w.max_running_per_key, w.deadline, w.deadline_action)
-          is distinct from
-          (excluded.params::text, excluded.has_cleanup, excluded.max_active_runs, excluded.max_running,
-           excluded.max_active_per_key, excluded.max_running_per_key, excluded.deadline, excluded.deadline_action);
+  with u as (
+    insert into durable.workflow as w (name, params, has_cleanup, max_active_runs, max_running,
+                                       max_active_per_key, max_running_per_key, deadline, deadline_action, registered_at)
+    select x.name, coalesce(x.params, '{}'), coalesce(x.has_cleanup, false), x.max_active_runs, x.max_running,
+           x.max_active_per_key, x.max_running_per_key, make_interval(secs => x.deadline), coalesce(x.deadline_action, 'fail'),
+           durable.now()
+    from json_to_recordset(_workflows) as x (name text, params json, has_cleanup boolean, max_active_runs int,
+         max_running int, max_active_per_key int, max_running_per_key int, deadline double precision, deadline_action text)
+    order by x.name
+    on conflict (name) do update
+      set params = excluded.params, has_cleanup = excluded.has_cleanup,
+          max_active_runs = excluded.max_active_runs, max_running = excluded.max_running,
+          max_active_per_key = excluded.max_active_per_key, max_running_per_key = excluded.max_running_per_key,
+          deadline = excluded.deadline, deadline_action = excluded.deadline_action, registered_at = excluded.registered_at
+      where (w.params::text, w.has_cleanup, w.max_active_runs, w.max_running,
+             w.max_active_per_key, w.max_running_per_key, w.deadline, w.deadline_action)
+            is distinct from
+            (excluded.params::text, excluded.has_cleanup, excluded.max_active_runs, excluded.max_running,
+             excluded.max_active_per_key, excluded.max_running_per_key, excluded.deadline, excluded.deadline_action)
+    returning w.name
+  )
+  insert into durable.signal (shard, id, kind, name)
+  select durable.shard(q.cap_key), durable.uuid7(), 'slot', q.cap_key
+  from (select distinct q.cap_key, split_part(substr(q.cap_key, 3), chr(31), 1) as workflow
+        from durable.cap_queue q) q join u on u.name = q.workflow;
   return query
     select durable.line_of(q, x.name), q, x.name
     from json_to_recordset(_workflows) as x (name text) cross join unnest(_queues) q;

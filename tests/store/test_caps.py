@@ -85,6 +85,18 @@ def test_a_woken_task_stands_in_line_for_its_running_slot(store: Store, worker: 
     assert worker.claim_one().task_id == first
 
 
+@pytest.mark.parametrize("cap", CAPS)
+def test_raising_a_cap_admits_whoever_stands_in_line(store: Store, worker: HandWorker, cap: str) -> None:
+    """At once, not only when the next slot is freed; without a cap all of them."""
+    store.register("order", **{cap: 1})
+    runs = [store.start("order", cap="k") for _ in range(4)]
+    assert admitted(store, worker) == 1
+    store.register("order", **{cap: 3})
+    assert admitted(store, worker) == 3
+    store.register("order")
+    assert admitted(store, worker) == len(runs)
+
+
 def test_lowering_a_cap_evicts_nobody_and_admits_nobody(store: Store, worker: HandWorker) -> None:
     """Those inside stay; the next is admitted when fewer than the new cap are left."""
     store.register("order", max_active_runs=3)
