@@ -170,22 +170,19 @@ class Recording:
         return codec.round_trip(value, data)
 
     def row(self, kind: str, key: str, data: bytes, pos: int, ms: int | None = None) -> tuple[Json, Json | None]:
-        """A journal row, and the large value that it refers to, if any."""
+        """A journal row, and the large value that it refers to, if any. What most rows have in common is left out."""
         value = None
         if len(data) > codec.LARGE:
             digest, small = codec.reference(data)
             value, data = {"r": self.run_id, "h": digest, "b": Fragment(data)}, small
-        row: Json = {
-            "t": self.task_id,
-            "p": pos,
-            "e": self._parking.epoch,
-            "k": kind,
-            "n": key,
-            "b": Fragment(data),
-        }
+        row: Json = {"t": self.task_id, "p": pos, "n": key, "b": Fragment(data)}
         if self.run_id != self.task_id:
             row["r"] = self.run_id
-        if ms is not None:
+        if self._parking.epoch != 1:
+            row["e"] = self._parking.epoch
+        if kind != "step":
+            row["k"] = kind
+        if ms is not None and (ms or kind != "step"):
             row["m"] = ms
         return row, value
 

@@ -56,10 +56,11 @@ class Entry:
         """A plain one as the last parameters of the statement `record`."""
         row = self.record
         assert row is not None
-        task, frame, ms = row["t"].encode(), row.get("f"), row.get("m")
+        task, kind, frame = row["t"].encode(), row.get("k", "step"), row.get("f")
+        ms = row.get("m", 0 if kind == "step" else None)
         return [
-            row["r"].encode() if "r" in row else task, task, b"%d" % row["p"], b"%d" % row["e"],
-            row["k"].encode(), row["n"].encode(), frame and frame.encode(),
+            row["r"].encode() if "r" in row else task, task, b"%d" % row["p"], b"%d" % row.get("e", 1),
+            kind.encode(), row["n"].encode(), frame and frame.encode(),
             orjson.dumps(row["b"]), None if ms is None else b"%d" % ms,
         ]  # fmt: skip
 

@@ -11,7 +11,7 @@ create or replace function durable.flush(
   _worker   uuid,
   _channel  int,
   _flush_no bigint,
-  _journal  json,    -- [{r run, t task, p pos, e epoch, k kind, n name, f frame, b body, m ms}]
+  _journal  json,    -- [{r run, t task, p pos, e epoch, k kind, n name, f frame, b body, m ms}]; left out: epoch 1, step, 0 ms
   _ends     json,    -- [{t task, e epoch, s state, r result, x error, a started, m more}]
   _parks    json,    -- [{t task, e epoch, w wakes, u until, a started, s stop heeded}]
   _effects  json,    -- {values, spawns, events, waits, consumed, expired, gives, wakes, cancels, done, logs, progress}
@@ -43,7 +43,8 @@ begin
 
   if _journal is not null then
     insert into durable.journal (run_id, task_id, pos, epoch, kind, name, frame, body, ms, at)
-    select coalesce(j.r, j.t), j.t, j.p, j.e, j.k, j.n, j.f, j.b, j.m, _now
+    select coalesce(j.r, j.t), j.t, j.p, coalesce(j.e, 1), coalesce(j.k, 'step'), j.n, j.f, j.b,
+           case when j.k is null then coalesce(j.m, 0) else j.m end, _now
     from json_to_recordset(_journal) as j (r uuid, t uuid, p int, e int, k text, n text, f text, b json, m int);
   end if;
 
@@ -322,7 +323,7 @@ returns void
 language plpgsql as $$
 begin
   if not exists (select from durable.held h
-                 where h.task_id = (_row ->> 't')::uuid and h.worker_id = _worker and h.epoch = (_row ->> 'e')::int) then
+                 where h.task_id = (_row ->> 't')::uuid and h.worker_id = _worker and h.epoch = coalesce((_row ->> 'e')::int, 1)) then
     perform durable.refuse('DU001', format('worker %s no longer holds task %s', _worker, _row ->> 't'));
   end if;
   if _value is not null then
@@ -330,7 +331,8 @@ begin
     values ((_value ->> 'r')::uuid, _value ->> 'h', _value -> 'b') on conflict do nothing;
   end if;
   insert into durable.journal (run_id, task_id, pos, epoch, kind, name, frame, body, ms, at)
-  select coalesce(j.r, j.t), j.t, j.p, j.e, j.k, j.n, j.f, j.b, j.m, durable.now()
+  select coalesce(j.r, j.t), j.t, j.p, coalesce(j.e, 1), coalesce(j.k, 'step'), j.n, j.f, j.b,
+         case when j.k is null then coalesce(j.m, 0) else j.m end, durable.now()
   from json_to_record(_row) as j (r uuid, t uuid, p int, e int, k text, n text, f text, b json, m int);
   if not durable.pass_fence(_worker, _channel, _flush_no) then
     perform durable.refuse('DU001', 'a newer call of this channel has passed the fence');
