@@ -326,6 +326,16 @@ class WorkflowBuilder:
         self._whole.on_deadline = on_deadline
         return self
 
+    def set_fail_fast(self, enabled: bool = True) -> Self:
+        """Whether a run stops at its first failure that has no handler."""
+        self._whole.fail_fast = enabled
+        return self
+
+    def set_accept_handled(self, enabled: bool = True) -> Self:
+        """Whether a run succeeds whose failures all have a handler."""
+        self._whole.accept_handled = enabled
+        return self
+
     def set_default_retry_policy(self, policy: RetryPolicy) -> Self:
         """The retry policy of tasks without one."""
         self._whole.set_default_retry_policy(policy)

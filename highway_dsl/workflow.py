@@ -50,6 +50,7 @@ class Workflow(BaseModel):
         *("every", "timezone", "end_date", "catchup_window", "overlap", "jitter", "depends_on_past"),
         *("deadline", "on_deadline"),
         *("deadline_seconds", "deadline_action", "max_active_excludes_waiting"),
+        *("fail_fast", "accept_handled"),
     )
 
     name: str
@@ -77,6 +78,8 @@ class Workflow(BaseModel):
     deadline_seconds: int | None = Field(default=None, gt=0)
     deadline_action: Literal["fail", "cancel"] = "fail"
     max_active_excludes_waiting: bool = False
+    fail_fast: bool = False
+    accept_handled: bool = False
 
     @model_validator(mode="before")
     @classmethod

@@ -95,19 +95,14 @@ def highway_workflow(
     *,
     strict: bool = True,
     iterations: int = ITERATIONS,
-    fail_fast: bool = False,
-    accept_handled: bool = False,
+    fail_fast: bool | None = None,
+    accept_handled: bool | None = None,
     **options: Any,
 ) -> durable.Workflow:
-    """The workflow for a worker. `options` are those of `plan_workflow`; caps and deadline are the definition's own
-    unless they say otherwise.
-
-    `fail_fast` stops a run at its first failure that has no handler; `accept_handled` lets a run succeed whose failures
-    all have one.
-    """
+    """The workflow for a worker. `options` are those of `plan_workflow`; caps and deadline, `fail_fast` and
+    `accept_handled` are the definition's own unless they say otherwise."""
     own = _read(source)[0]
-    ways: dict[str, Any] = {"fail_fast": fail_fast, "fails_when": "unhandled" if accept_handled else "any"}
-    plan = compile_workflow(source, iterations=iterations).model_copy(update=ways)
+    plan = compile_workflow(source, iterations=iterations).model_copy(update=_ways(fail_fast, accept_handled))
     given = {
         "deadline": plan.meta.get("deadline"),
         "deadline_action": own.deadline_action,
@@ -116,6 +111,13 @@ def highway_workflow(
         **options,
     }
     return plan_workflow(plan, functions, HighwayTemplates(plan, strict=strict), **given)
+
+
+def _ways(fail_fast: bool | None, accept_handled: bool | None) -> dict[str, Any]:
+    """What a program says about failures, as fields of a plan."""
+    fails_when = None if accept_handled is None else "unhandled" if accept_handled else "any"
+    said = {"fail_fast": fail_fast, "fails_when": fails_when}
+    return {name: value for name, value in said.items() if value is not None}
 
 
 def _examined(source: Workflow | Document[Workflow]) -> tuple[Workflow | None, dict[str, Position], list[Fault]]:
