@@ -162,7 +162,7 @@ def test_no_damage_hides_the_faults_of_another_task(damage: list[tuple[tuple[Any
         try:
             for part in path[:-1]:
                 place = place[part]
-            place[path[-1]] = value
+            place[path[-1]] = copy.deepcopy(value)  # later damage may go into it
         except (KeyError, IndexError, TypeError):
             continue
     try:
