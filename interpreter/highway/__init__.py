@@ -65,7 +65,7 @@ def check_workflow(
     """
     workflow, positions, faults = _examined(source)
     if workflow is None:
-        return Findings(None, _in_order(faults), ())
+        return Findings(None, _in_order(source, faults), ())
     vague = any(hides_names(fault) for fault in faults)
     faults += check_templates(workflow, positions, names=not vague)
     plan, idle = None, list[Fault]()
@@ -78,7 +78,8 @@ def check_workflow(
     lint = source.lint() if isinstance(source, Document) else workflow.lint()
     known = tuple(others)
     heard = (*unheard_of(workflow, known, positions), *other_clocks(workflow, known, positions))
-    return Findings(None if faults else plan, _in_order(faults), _in_order((*lint, *idle, *heard)))
+    warnings = _in_order(source, (*lint, *idle, *heard))
+    return Findings(None if faults else plan, _in_order(source, faults), warnings)
 
 
 def compile_workflow(source: Workflow | Document[Workflow], *, iterations: int = ITERATIONS) -> Plan:
@@ -128,9 +129,11 @@ def _examined(source: Workflow | Document[Workflow]) -> tuple[Workflow | None, d
     return source.workflow, source.source.tasks, list(source.faults)
 
 
-def _in_order(faults: Iterable[Fault]) -> tuple[Fault, ...]:
-    """In the order of the document, as far as they have places in it."""
-    return tuple(sorted(faults, key=lambda f: (f.position.line, f.position.column) if f.position else (0, 0)))
+def _in_order(source: Workflow | Document[Workflow], faults: Iterable[Fault]) -> tuple[Fault, ...]:
+    """In the order of the document or program, as far as they have places in it."""
+    # Lines of a program stand in no plan: its spans are places in the document that is deployed.
+    placed = [source.origin.placed(fault) for fault in faults] if isinstance(source, Workflow) else faults
+    return tuple(sorted(placed, key=lambda f: (f.position.line, f.position.column) if f.position else (0, 0)))
 
 
 def _read(source: Workflow | Document[Workflow]) -> tuple[Workflow, dict[str, Position]]:
