@@ -339,6 +339,11 @@ class WorkflowBuilder:
         self._whole.accept_handled = enabled
         return self
 
+    def set_lenient_templates(self, enabled: bool = True) -> Self:
+        """Whether a name that is not there is null, and no error."""
+        self._whole.lenient_templates = enabled
+        return self
+
     def set_default_retry_policy(self, policy: RetryPolicy) -> Self:
         """The retry policy of tasks without one."""
         self._whole.set_default_retry_policy(policy)

@@ -52,7 +52,7 @@ class Workflow(BaseModel):
         *("every", "timezone", "end_date", "catchup_window", "overlap", "jitter", "depends_on_past"),
         *("deadline", "on_deadline"),
         *("deadline_seconds", "deadline_action", "max_active_excludes_waiting"),
-        *("fail_fast", "accept_handled"),
+        *("fail_fast", "accept_handled", "lenient_templates"),
     )
 
     name: str
@@ -82,6 +82,7 @@ class Workflow(BaseModel):
     max_active_excludes_waiting: bool = False
     fail_fast: bool = False
     accept_handled: bool = False
+    lenient_templates: bool = False
 
     @model_validator(mode="before")
     @classmethod

@@ -67,7 +67,10 @@ def check_workflow(
     if workflow is None:
         return Findings(None, _in_order(source, faults), ())
     vague = any(hides_names(fault) for fault in faults)
-    faults += check_templates(workflow, positions, names=not vague)
+    found = check_templates(workflow, positions, names=not vague)
+    forgiven = "undefined" if workflow.lenient_templates else None
+    doubts = [fault for fault in found if fault.kind == forgiven]
+    faults += [fault for fault in found if fault.kind != forgiven]
     plan, idle = None, list[Fault]()
     if _TANGLED.isdisjoint(fault.kind for fault in faults):
         compiler = Compiler(connected(workflow) if faults else workflow, positions, iterations)
@@ -78,7 +81,7 @@ def check_workflow(
     lint = source.lint() if isinstance(source, Document) else workflow.lint()
     known = tuple(others)
     heard = (*unheard_of(workflow, known, positions), *other_clocks(workflow, known, positions))
-    warnings = _in_order(source, (*lint, *idle, *heard))
+    warnings = _in_order(source, (*lint, *doubts, *idle, *heard))
     return Findings(None if faults else plan, _in_order(source, faults), warnings)
 
 
@@ -94,14 +97,15 @@ def highway_workflow(
     source: Workflow | Document[Workflow],
     functions: Functions,
     *,
-    strict: bool = True,
+    strict: bool | None = None,
     iterations: int = ITERATIONS,
     fail_fast: bool | None = None,
     accept_handled: bool | None = None,
     **options: Any,
 ) -> durable.Workflow:
-    """The workflow for a worker. `options` are those of `plan_workflow`; caps and deadline, `fail_fast` and
-    `accept_handled` are the definition's own unless they say otherwise."""
+    """The workflow for a worker. `options` are those of `plan_workflow`; caps and deadline, `fail_fast`,
+    `accept_handled` and whether templates are `strict` are the definition's own unless they say otherwise.
+    `iterations` is the limit of while loops that have none."""
     own = _read(source)[0]
     plan = compile_workflow(source, iterations=iterations).model_copy(update=_ways(fail_fast, accept_handled))
     given = {

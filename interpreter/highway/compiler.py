@@ -91,6 +91,7 @@ class Compiler:
             "secrets": sorted(secret_names(task for task, _ in self._tasks.values())),
             "tags": workflow.tags,
             "deadline": workflow.deadline_seconds,
+            "lenient": workflow.lenient_templates,
         }
         return {name: value for name, value in found.items() if value}
 
