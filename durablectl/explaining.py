@@ -28,7 +28,8 @@ class Reason(NamedTuple):
     waits_for: list[str]
 
     def __str__(self) -> str:
-        because = f", because {self.because}" if self.because else ""
+        because = self.because if not self.because or self.because.startswith("because") else f"because {self.because}"
+        because = f", {because}" if because else ""
         waits = f"; it waits for {' and '.join(self.waits_for)}" if self.waits_for else ""
         return f"{self.node}: {self.state}{because}{waits}"
 

@@ -184,6 +184,28 @@ def test_why_says_what_decided(durable: Command, file: str) -> None:
     assert durable("runs", "why", run_id, "absent").code == exits.REFUSED
 
 
+def test_show_tells_what_was_logged_and_where_decisions_are_explained(durable: Command, file: str) -> None:
+    """Lines have their step; what the walk noted for `runs why` is left to it, and it is named."""
+    run_id = json.loads(durable("run", file, "--input", "amount=700", "--json").out)["run_id"]
+    page = durable("runs", "show", run_id).out
+    assert "info  review  review" in page
+    assert "route" not in page
+    assert f"durable runs why {run_id}" in page
+
+
+def test_a_task_that_did_not_run_for_a_failure_says_so_once(durable: Command, tmp_path: Path) -> None:
+    """The reason is one sentence."""
+    path = tmp_path / "fails.yaml"
+    tasks = "  a: {task_id: a, operator_type: task, function: tools.fail, args: [no luck]}\n"
+    path.write_text(
+        f"name: fails\ntasks:\n{tasks}  b: {{task_id: b, operator_type: task, function: f, dependencies: [a]}}\n"
+    )
+    run_id = json.loads(durable("run", str(path), "--json").out)["run_id"]
+    said = durable("runs", "why", run_id, "b").out
+    assert said.startswith("b: upstream_failed, because of a (failed): ")
+    assert said.endswith("no luck\n")
+
+
 def test_a_failed_run_is_resumed_from_its_failure(durable: Command, tmp_path: Path) -> None:
     """What was done before the failure is not done again."""
     path = tmp_path / "twice.yaml"
