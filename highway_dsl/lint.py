@@ -19,13 +19,18 @@ if TYPE_CHECKING:
 def lint(workflow: Workflow) -> list[Fault]:
     """The doubtful places of a valid workflow."""
     located = list(operators(workflow))
-    found = [*_start(workflow), *_handled(workflow), *schedule_doubts(workflow)]
+    found = [*_empty(workflow), *_start(workflow), *_handled(workflow), *schedule_doubts(workflow)]
     found += [fault for each in located for fault in _task(each)]
     where = {task.task_id: loc for loc, task in reversed(located)}
     for scope in scopes(workflow.tasks):
         for kind, task_id, message, hint in _in_scope(scope, set(where)):
             found.append(Fault(kind, message, where[task_id], task_id, hint))
     return found
+
+
+def _empty(workflow: Workflow) -> Iterator[Fault]:
+    if not workflow.tasks:
+        yield Fault("no_tasks", "has no tasks: a run of it ends at once", ("tasks",))
 
 
 def _start(workflow: Workflow) -> Iterator[Fault]:

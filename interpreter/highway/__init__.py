@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import durable
 from highway_dsl import Document, Workflow
+from highway_dsl.document import located
 from highway_dsl.faults import Fault, Position
 from highway_dsl.mending import connected, hides_names
 from interpreter.driver import Functions, plan_workflow
@@ -22,6 +23,7 @@ from interpreter.highway.check import check_templates, other_clocks, unheard_of
 from interpreter.highway.compiler import Compiler
 from interpreter.highway.constants import idle_tasks
 from interpreter.highway.evaluator import HighwayTemplates
+from interpreter.highway.fixed import name_doubts, name_faults
 from interpreter.plan import Plan
 from interpreter.walker import check_plan
 
@@ -67,7 +69,7 @@ def check_workflow(
     if workflow is None:
         return Findings(None, _in_order(source, faults), ())
     vague = any(hides_names(fault) for fault in faults)
-    found = check_templates(workflow, positions, names=not vague)
+    found = [*check_templates(workflow, positions, names=not vague), *name_faults(workflow)]
     forgiven = "undefined" if workflow.lenient_templates else None
     doubts = [fault for fault in found if fault.kind == forgiven]
     faults += [fault for fault in found if fault.kind != forgiven]
@@ -81,6 +83,7 @@ def check_workflow(
     lint = source.lint() if isinstance(source, Document) else workflow.lint()
     known = tuple(others)
     heard = (*unheard_of(workflow, known, positions), *other_clocks(workflow, known, positions))
+    doubts += name_doubts(workflow)
     warnings = _in_order(source, (*lint, *doubts, *idle, *heard))
     return Findings(None if faults else plan, _in_order(source, faults), warnings)
 
@@ -135,9 +138,13 @@ def _examined(source: Workflow | Document[Workflow]) -> tuple[Workflow | None, d
 
 def _in_order(source: Workflow | Document[Workflow], faults: Iterable[Fault]) -> tuple[Fault, ...]:
     """In the order of the document or program, as far as they have places in it."""
-    # Lines of a program stand in no plan: its spans are places in the document that is deployed.
-    placed = [source.origin.placed(fault) for fault in faults] if isinstance(source, Workflow) else faults
+    placed = [fault if fault.position else _placed(source, fault) for fault in faults]
     return tuple(sorted(placed, key=lambda f: (f.position.line, f.position.column) if f.position else (0, 0)))
+
+
+def _placed(source: Workflow | Document[Workflow], fault: Fault) -> Fault:
+    # Lines of a program stand in no plan: its spans are places in the document that is deployed.
+    return source.origin.placed(fault) if isinstance(source, Workflow) else located(source.source, fault)
 
 
 def _read(source: Workflow | Document[Workflow]) -> tuple[Workflow, dict[str, Position]]:
