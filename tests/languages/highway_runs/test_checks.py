@@ -6,6 +6,7 @@ import pytest
 
 from highway_dsl import EmitEventOperator, TaskOperator, WaitForEventOperator, Workflow, WorkflowBuilder
 from interpreter.highway import HighwayError, check_workflow, compile_workflow
+from interpreter.highway.visibility import Visibility
 
 DOCUMENT = """\
 name: wrong
@@ -135,3 +136,13 @@ def test_a_workflow_without_tasks_is_doubted() -> None:
     assert [str(fault) for fault in check_workflow(Workflow(name="w")).warnings] == [
         "has no tasks: a run of it ends at once"
     ]
+
+
+def test_tasks_of_one_scope_share_the_names_that_they_see() -> None:
+    """A check of many tasks makes no set of names for each of them."""
+    builder = WorkflowBuilder("w").task("a", "f").task("b", "f")
+    builder.foreach("each", items="{{a}}", loop_body=lambda b: b.task("c", "f").task("d", "f"))
+    seen = Visibility(builder.build())
+    assert seen.names("a") is seen.names("b")
+    assert seen.names("c") is seen.names("d")
+    assert seen.names("c") - seen.names("a") == {"item", "c", "d"}
