@@ -19,7 +19,7 @@ from durablectl.documents import look_at, required, sound
 from durablectl.ending import leave
 from durablectl.exits import WrongUse
 from durablectl.inputs import named_values
-from durablectl.loading import module_of, programs_in
+from durablectl.loading import look_here, module_of, programs_in
 from durablectl.looking import outcome
 from durablectl.serving import Service, serve
 from durablectl.starting import ended, ended_as, started
@@ -131,7 +131,10 @@ class Content(NamedTuple):
 
 
 def _content(file: str) -> Content:
-    return _of_python(file) if file.endswith(".py") else Content([], sound([file]), [])
+    if file.endswith(".py"):
+        return _of_python(file)
+    look_here()
+    return Content([], sound([file]), [])
 
 
 def _of_python(file: str) -> Content:

@@ -165,6 +165,32 @@ def test_run_ends_as_its_run_does(durable: Command, tmp_path: Path) -> None:
     assert "--allow os." in said.err
 
 
+def test_a_document_that_runs_here_finds_the_modules_that_are_here(
+    durable: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As for a worker, modules are looked for where one stands."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [each for each in sys.path if each])
+    (tmp_path / "standing_here.py").write_text("def twice(n):\n    return 2 * n\n")
+    task = "{task_id: t, operator_type: task, function: standing_here.twice, args: [21]}"
+    (tmp_path / "here.yaml").write_text(f"name: here\ntasks:\n  t: {task}\n")
+    said = durable("run", "here.yaml", "--allow", "standing_here.", "--wait")
+    assert (said.code, said.out) == (exits.OK, "42\n"), said.err
+
+
+def test_a_worker_is_not_given_what_is_to_be_deployed(
+    durable: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A Python file that builds workflows is told from one that has none."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [each for each in sys.path if each])
+    text = "from highway_dsl import WorkflowBuilder\nflow = WorkflowBuilder('f').task('a', 'tools.echo').build()\n"
+    (tmp_path / "to_deploy.py").write_text(text)
+    said = durable("worker", "to_deploy.py")
+    assert said.code == exits.USAGE
+    assert "`durable deploy to_deploy.py`; its worker needs --allow to_deploy." in said.err
+
+
 def test_run_by_name_starts_a_deployed_workflow(durable: Command, file: str) -> None:
     """It prints the id of a run that waits for a worker."""
     durable("deploy", file)
