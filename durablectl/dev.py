@@ -75,7 +75,8 @@ def _database(order: Order, until_end: ExitStack) -> str:
 
 
 def _serving(service: Service) -> str:
-    names = ", ".join(workflow.name for workflow in service.workflows)
+    deployed = ["whatever is deployed"] if service.catalogue is not None else []
+    names = ", ".join([*(workflow.name for workflow in service.workflows), *deployed])
     return f"{names or 'no workflows: name a module, like `durable dev my_module`'} (queue {', '.join(service.queues)})"
 
 
@@ -128,6 +129,8 @@ def _invite(service: Service) -> None:
 
 
 def _commands(service: Service) -> list[str]:
+    if not service.workflows and service.catalogue is not None:
+        return ["durable deploy FILE...", "durable run NAME --wait", "durable runs list"]
     if not service.workflows:
         return ["durable worker my_module", "durable runs list"]
     first = service.workflows[0]

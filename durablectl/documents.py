@@ -60,7 +60,9 @@ def _namesakes(loaded: Sequence[Loaded]) -> Iterator[str]:
     for each in loaded:
         files.setdefault(each.name, []).append(each.file)
     for name, places in files.items():
-        if len(places) > 1:
+        if len(set(places)) < len(places):
+            yield f"{places[-1]}: builds two workflows that are named '{name}': give one another name"
+        elif len(places) > 1:
             yield f"{places[-1]}: workflow '{name}' is also in {', '.join(places[:-1])}: give one another name"
 
 

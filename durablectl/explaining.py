@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from durable import Durable, Version
 from durable.errors import Refused, WrongState
@@ -18,6 +18,8 @@ from interpreter.driver.past import Waiting
 from interpreter.hindsight import Hindsight, Seen, look_back
 from interpreter.plan import Pass, Plan
 
+_OPEN: Final = ("waiting", "parked", "running")
+
 
 class Reason(NamedTuple):
     """One task of a run, its state in a word, what that rests on, and what it waits for."""
@@ -28,7 +30,8 @@ class Reason(NamedTuple):
     waits_for: list[str]
 
     def __str__(self) -> str:
-        because = f", because {self.because}" if self.because else ""
+        because = self.because if not self.because or self.because.startswith("because") else f"because {self.because}"
+        because = f", {because}" if because else ""
         waits = f"; it waits for {' and '.join(self.waits_for)}" if self.waits_for else ""
         return f"{self.node}: {self.state}{because}{waits}"
 
@@ -98,7 +101,7 @@ class Explanation:
                 yield self.reason(seen[path])
 
     def reason(self, one: Seen) -> Reason:
-        because = self._decision(one) or self._gates(one) or one.why.reason
+        because = self._cut_short(one) or self._decision(one) or self._gates(one) or one.why.reason
         return Reason(one.path, self._state(one), because, self._waits_for(one))
 
     def not_opened(self, task: str) -> Reason:
@@ -117,13 +120,22 @@ class Explanation:
 
     def _state(self, one: Seen) -> str:
         state = one.why.state
-        if state in ("waiting", "parked", "running") and self._told.run.final:
+        if self._cut_short(one):
             return self._told.run.state
         if state == "running" and one.waiting and self._told.run.state in ("parked", "delayed"):
             return "waiting"
         return {"succeeded": "done", "waiting": "not begun"}.get(state, state)
 
     # ---------------------------------------------------------------- reasons
+
+    def _cut_short(self, one: Seen) -> str:
+        """What ended the run while a task was still to come, or under way."""
+        run = self._told.run
+        if one.why.state not in _OPEN or not run.final:
+            return ""
+        error = run.error or {}
+        said = f": {error['message']}" if error.get("message") else ""
+        return f"the run {'was' if run.state == 'cancelled' else 'has'} {run.state}{said}"
 
     def _decision(self, one: Seen) -> str:
         return _route(one.why.decision) if one.why.decision else ""
@@ -146,7 +158,7 @@ class Explanation:
     # ---------------------------------------------------------------- waits
 
     def _waits_for(self, one: Seen) -> list[str]:
-        if self._told.run.final or one.why.state not in ("waiting", "parked", "running"):
+        if self._told.run.final or one.why.state not in _OPEN:
             return []
         own = list(one.waiting) or list(self._hindsight.under_way(one.path))
         return list(dict.fromkeys(f"{self._whose(one, name)}{self._said(name, what)}" for name, what in own))

@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 
 def workflows_of(targets: Sequence[str]) -> list[Workflow]:
     """Every workflow in the modules named, each once."""
-    if (here := os.getcwd()) not in sys.path:
-        sys.path.insert(0, here)
+    look_here()
     found = {id(workflow): workflow for target in targets for workflow in _of_target(target)}
     _refuse_namesakes(found.values())
     return list(found.values())
@@ -28,9 +27,14 @@ def workflows_of(targets: Sequence[str]) -> list[Workflow]:
 
 def module_of(file: str) -> ModuleType:
     """A Python file as a module, so that what it defines can be found by name."""
+    look_here()
+    return _imported(_module_name(file))
+
+
+def look_here() -> None:
+    """Let modules be found where one stands, as for `python`."""
     if (here := os.getcwd()) not in sys.path:
         sys.path.insert(0, here)
-    return _imported(_module_name(file))
 
 
 def programs_in(module: ModuleType) -> list[Workflow]:
@@ -46,9 +50,20 @@ def _of_target(target: str) -> list[Workflow]:
     if attribute:
         return [_named(module, attribute)]
     found = programs_in(module)
+    if not found and _builds_some(module):
+        allow = f"{module.__name__}."
+        raise WrongUse(
+            f"{name} builds what is to be deployed: `durable deploy {name}`; its worker needs --allow {allow}"
+        )
     if not found:
         raise WrongUse(f"no workflow in {name}; make one with `@workflow` on an `async def f(ctx, ...)`")
     return found
+
+
+def _builds_some(module: ModuleType) -> bool:
+    from highway_dsl import Workflow, WorkflowBuilder
+
+    return any(isinstance(value, Workflow | WorkflowBuilder) for value in vars(module).values())
 
 
 def _named(module: ModuleType, attribute: str) -> Workflow:

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from durable.runs import RunInfo
-from durablectl.story import StepLine, Story, said
+from durable.runs import LogLine, RunInfo
+from durablectl.story import NOTE, StepLine, Story, said
 
 if TYPE_CHECKING:
     from rich.console import OverflowMethod, RenderableType
@@ -94,7 +94,7 @@ def story_page(story: Story) -> list[Table]:
         Table("", _head(story)),
         Table("steps", [_step_row(step) for step in story.of_task(story.run.run_id)], STEP_HEADER),
         _children(story),
-        Table("log", [(said(line.at), line.level, _logged(line.message, line.fields)) for line in story.logs[-MANY:]]),
+        Table("log", [_log_row(line) for line in story.logs if line.level != NOTE][-MANY:]),
         Table("next", [(command,) for command in story.next]),
     ]
 
@@ -167,8 +167,9 @@ def _progress(done: float, total: float | None, note: str | None) -> str:
     return f"{share} {note or ''}".strip()
 
 
-def _logged(message: str, fields: dict[str, Any] | None) -> str:
-    return " ".join([message, *(f"{name}={value}" for name, value in (fields or {}).items())])
+def _log_row(line: LogLine) -> Sequence[str]:
+    fields = [f"{name}={value}" for name, value in (line.fields or {}).items()]
+    return said(line.at), line.level, line.step or "", " ".join([line.message, *fields])
 
 
 # ---------------------------------------------------------------- many runs

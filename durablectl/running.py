@@ -19,14 +19,14 @@ from durablectl.documents import look_at, required, sound
 from durablectl.ending import leave
 from durablectl.exits import WrongUse
 from durablectl.inputs import named_values
-from durablectl.loading import module_of, programs_in
+from durablectl.loading import look_here, module_of, programs_in
 from durablectl.looking import outcome
 from durablectl.serving import Service, serve
 from durablectl.starting import ended, ended_as, started
 from durablectl.watching import watch
 from durablectl.worker import chosen_database
-from highway_dsl import faults_of
-from interpreter.deployment import Deployed, Loaded, Unloadable, built
+from highway_dsl.keeping import faults_kept
+from interpreter.deployment import Deployed, Loaded, built, unrunnable
 from interpreter.highway.inputs import INTERVAL, read_inputs
 from interpreter.secrets import Vault
 
@@ -131,21 +131,26 @@ class Content(NamedTuple):
 
 
 def _content(file: str) -> Content:
-    return _of_python(file) if file.endswith(".py") else Content([], sound([file]), [])
+    if file.endswith(".py"):
+        return _of_python(file)
+    look_here()
+    return Content([], sound([file]), [])
 
 
 def _of_python(file: str) -> Content:
     """What a Python file holds when it has run once."""
-    try:
-        module = module_of(file)
-        if programs := programs_in(module):
+    with faults_kept() as faulty:
+        try:
+            module = module_of(file)
+        except WrongUse as exc:
+            if faulty or isinstance(exc.__cause__, ValidationError):
+                raise unrunnable(file, exc.__cause__ or exc, faulty) from None
+            raise
+        programs = programs_in(module)
+        if programs and not faulty:
             return Content(programs, [], [])
-        return Content([], required(look_at(built(file, vars(module))), file), [module.__name__])
-    except (WrongUse, ValidationError) as exc:
-        cause = exc.__cause__ or exc
-        if isinstance(cause, ValidationError):
-            raise Unloadable(file, faults_of(cause)) from None
-        raise
+        written = built(file, vars(module), faulty)
+    return Content([], required(look_at(written), file), [module.__name__])
 
 
 class Session:

@@ -52,7 +52,7 @@ def placed(loaded: Loaded, fault: Fault) -> Fault:
         ".json": HighwayWorkflow.load_json,
     }
     read = readers.get(Path(loaded.file).suffix)
-    return located(read(loaded.source, loaded.file).source, fault) if read else fault
+    return located(read(loaded.source, loaded.file).source, fault) if read else loaded.workflow.origin.placed(fault)
 
 
 async def deploy_loaded(client: Durable, loaded: Loaded) -> tuple[bool, Followed]:

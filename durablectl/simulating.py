@@ -25,8 +25,7 @@ def simulate_file(
     inputs = named_values(given)
     reports = {}
     for loaded in sound([file]):
-        made_up = {**_values(values), **_outcomes(outcomes)}
-        _refuse_strangers(loaded.plan, made_up)
+        made_up = _known(loaded.plan, {**_values(values), **_outcomes(outcomes)})
         reports[loaded.name] = simulate(
             loaded.plan,
             made_up,
@@ -59,11 +58,17 @@ def _values(texts: Sequence[str]) -> Outcomes:
     return found
 
 
-def _refuse_strangers(plan: Plan, made_up: Outcomes) -> None:
+def _known(plan: Plan, made_up: Outcomes) -> Outcomes:
+    """`made_up` by the names that the plan has; a handler alone means all of it, whoever calls it back."""
     known = {node.id for graph in plan.graphs.values() for node in graph.nodes}
-    for path in made_up:
-        if path.rpartition("/")[2] not in known:
+    found: Outcomes = {}
+    for path, outcome in made_up.items():
+        frame, slash, task = path.rpartition("/")
+        names = [task] if task in known else [name for name in known if name.partition("@")[0] == task]
+        if not names:
             raise WrongUse(f"there is no task {path!r} in {plan.name!r}; there are {', '.join(sorted(known))}")
+        found |= {f"{frame}{slash}{name}": outcome for name in names}
+    return found
 
 
 def _globals(loaded: Loaded, inputs: dict[str, Any]) -> dict[str, Any]:

@@ -13,6 +13,8 @@ from durable import Durable
 from durable.runs import BranchInfo, HolderInfo, LogLine, ProgressInfo, RunInfo, StepRecord, WaitInfo
 
 DECISION = "durable.decide/"
+# The level of lines that say what a walk decided; `durable runs why` makes sentences of them.
+NOTE = "why"
 # A cap may have hundreds of slots; a line names so many of their holders.
 MANY_HOLDERS = 5
 
@@ -177,6 +179,11 @@ def decision_step(event: str) -> str:
 
 def next_commands(story: Story) -> list[str]:
     """What a person can do about the run now, as commands."""
+    noted = any(line.level == NOTE for line in story.logs)
+    return [*_actions(story), *([f"durable runs why {story.run.run_id}"] if noted else [])]
+
+
+def _actions(story: Story) -> list[str]:
     run, own = story.run, story.run.run_id
     if run.state in ("failed", "cancelled"):
         step = (run.error or {}).get("step")

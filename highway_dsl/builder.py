@@ -10,10 +10,12 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
+from difflib import get_close_matches
 from typing import Any, Literal, NoReturn, Self, TypeAlias
 
-from highway_dsl.faults import Fault, invalid
+from highway_dsl.faults import Fault, Position
 from highway_dsl.graph import callbacks_of
+from highway_dsl.keeping import keeping, made, settled
 from highway_dsl.operators import (
     ActivityOperator,
     BaseOperator,
@@ -31,6 +33,7 @@ from highway_dsl.operators import (
     WaitOperator,
     WhileOperator,
 )
+from highway_dsl.origin import caller
 from highway_dsl.policies import RetryPolicy, TimeoutPolicy
 from highway_dsl.workflow import Workflow
 
@@ -68,7 +71,7 @@ class WorkflowBuilder:
         self.parent = parent
         self._current_task: str | None = None
         self._handlers: set[str] = parent._handlers if parent is not None else set()
-        self._faults: list[Fault] = []
+        self.workflow.origin.workflow = self.workflow.origin.workflow or caller()
         if version is not None:
             self.workflow.version = version
         if deadline_seconds is not None:
@@ -326,6 +329,21 @@ class WorkflowBuilder:
         self._whole.on_deadline = on_deadline
         return self
 
+    def set_fail_fast(self, enabled: bool = True) -> Self:
+        """Whether a run stops at its first failure that has no handler."""
+        self._whole.fail_fast = enabled
+        return self
+
+    def set_accept_handled(self, enabled: bool = True) -> Self:
+        """Whether a run succeeds whose failures all have a handler."""
+        self._whole.accept_handled = enabled
+        return self
+
+    def set_lenient_templates(self, enabled: bool = True) -> Self:
+        """Whether a name that is not there is null, and no error."""
+        self._whole.lenient_templates = enabled
+        return self
+
     def set_default_retry_policy(self, policy: RetryPolicy) -> Self:
         """The retry policy of tasks without one."""
         self._whole.set_default_retry_policy(policy)
@@ -336,20 +354,35 @@ class WorkflowBuilder:
         workflow = self.workflow
         if not workflow.start_task and workflow.tasks:
             workflow.start_task = next(iter(workflow.tasks))
-        if self.parent is None:
-            faults = [*self._faults, *workflow.faults()]
-            if faults:
-                raise invalid(type(workflow).__name__, faults)
-        return workflow
+        return settled(workflow) if self.parent is None else workflow
 
     # How tasks get into the workflow
 
     def _add(self, kind: type[BaseOperator], task_id: str, fields: dict[str, Any], **own: Any) -> Self:
-        given = _accepted(kind, fields)
+        given = self._accepted(kind, task_id, fields)
         dependencies = self._dependencies(task_id, given.pop("dependencies", None))
-        self._put(kind(task_id=task_id, dependencies=dependencies, **given, **own))
-        self._current_task = task_id
+        task, faults = made(kind, task_id, {"dependencies": dependencies, **given, **own})
+        self._keep(*faults)
+        self._put(task, caller())
+        self._current_task = task.task_id
         return self
+
+    def _accepted(self, kind: type[BaseOperator], task_id: str, fields: dict[str, Any]) -> dict[str, Any]:
+        """`fields` under their own names; one that the operator lacks is an error, never lost."""
+        if fields.keys() >= {"dependencies", "depends_on"}:
+            raise TypeError("dependencies and depends_on are the same field: give one")
+        given = {("dependencies" if name == "depends_on" else name): value for name, value in fields.items()}
+        unknown = sorted(given.keys() - kind.model_fields.keys())
+        if unknown and not keeping():
+            raise TypeError(f"{kind.__name__} has no field {', '.join(unknown)}")
+        for name in unknown:
+            self._keep(_unknown_field(kind, str(task_id), name))
+            del given[name]
+        return given
+
+    def _keep(self, *faults: Fault) -> None:
+        at = caller()
+        self.workflow.origin.faults += [fault.at(at) for fault in faults]
 
     def _dependencies(self, task_id: str, given: Any) -> Any:
         if given is None:
@@ -359,12 +392,16 @@ class WorkflowBuilder:
             return sorted(set(given))
         return given
 
-    def _put(self, task: BaseOperator) -> None:
+    def _put(self, task: BaseOperator, at: Position | None) -> None:
         if task.task_id in self.workflow.tasks:
-            fault = Fault("duplicate_id", "is added twice", ("tasks", task.task_id), task.task_id)
-            self._faults.append(fault)
+            first = self.workflow.origin.tasks.get(task.task_id)
+            hint = f"first in line {first.line}" if first and at and first.file == at.file else None
+            fault = Fault("duplicate_id", "is added twice", ("tasks", task.task_id), task.task_id, hint, at)
+            self.workflow.origin.faults.append(fault)
         else:
             self.workflow.add_task(task)
+            if at:  # for a task of a branch, its own line
+                self.workflow.origin.tasks[task.task_id] = at
             self._handlers.update(callbacks_of(task))
 
     def _built(self, name: str, branch: Branch) -> WorkflowBuilder:
@@ -373,9 +410,10 @@ class WorkflowBuilder:
         return builder if returned is None else returned
 
     def _take(self, branch: WorkflowBuilder) -> None:
+        part = branch.workflow.origin
         for task in branch.workflow.tasks.values():
-            self._put(task)
-        self._faults += branch._faults
+            self._put(task, part.tasks.get(task.task_id))
+        self.workflow.origin.faults += part.faults
 
     def _current(self, method: str) -> BaseOperator | None:
         task = self.workflow.tasks.get(self._current_task or "")
@@ -388,15 +426,10 @@ class WorkflowBuilder:
         return self.workflow if self.parent is None else self.parent._whole
 
 
-def _accepted(kind: type[BaseOperator], fields: dict[str, Any]) -> dict[str, Any]:
-    """`fields` under their own names; one that the operator lacks is an error, never lost."""
-    if fields.keys() >= {"dependencies", "depends_on"}:
-        raise TypeError("dependencies and depends_on are the same field: give one")
-    given = {("dependencies" if name == "depends_on" else name): value for name, value in fields.items()}
-    unknown = sorted(given.keys() - kind.model_fields.keys())
-    if unknown:
-        raise TypeError(f"{kind.__name__} has no field {', '.join(unknown)}")
-    return given
+def _unknown_field(kind: type[BaseOperator], task_id: str, name: str) -> Fault:
+    near = get_close_matches(name, kind.model_fields, n=1)
+    hint = f"did you mean '{near[0]}'?" if near else None
+    return Fault("unknown_field", f"{kind.__name__} has no field '{name}'", ("tasks", task_id, name), task_id, hint)
 
 
 def _first(branch: WorkflowBuilder) -> str | None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar
 
 from pydantic import BaseModel
 
@@ -12,6 +13,7 @@ from highway_dsl.faults import Fault, Loc, Position, invalid
 from highway_dsl.later import IGNORED
 from highway_dsl.lint import lint
 from highway_dsl.operators import class_of
+from highway_dsl.policies import RetryPolicy, TimeoutPolicy
 from highway_dsl.shape import examine
 from highway_dsl.source import Source, Unreadable
 
@@ -19,6 +21,11 @@ if TYPE_CHECKING:
     from highway_dsl.workflow import Workflow
 
 W = TypeVar("W", bound="Workflow")
+_POLICIES: Final[dict[str, type[BaseModel]]] = {
+    "retry_policy": RetryPolicy,
+    "default_retry_policy": RetryPolicy,
+    "timeout_policy": TimeoutPolicy,
+}
 Reader: TypeAlias = Callable[[str, str | None], Source]
 
 
@@ -104,4 +111,8 @@ def _unread(model: type[BaseModel], data: Any, loc: Loc, task_id: str | None) ->
     known = {*model.model_fields, "depends_on", *IGNORED}
     for name in data:
         if name not in known:
-            yield Fault("unread_field", f"nothing reads the field '{name}'", (*loc, name), task_id)
+            near = get_close_matches(str(name), model.model_fields, n=1)
+            hint = f"did you mean '{near[0]}'?" if near else None
+            yield Fault("unread_field", f"nothing reads the field '{name}'", (*loc, name), task_id, hint)
+        elif name in _POLICIES and isinstance(data[name], dict):
+            yield from _unread(_POLICIES[name], data[name], (*loc, name), task_id)

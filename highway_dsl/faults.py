@@ -18,7 +18,7 @@ Loc: TypeAlias = tuple[str | int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """A place in a document; lines and columns count from 1."""
+    """A place in a document or a program; lines and columns count from 1, and column 0 is the line as a whole."""
 
     line: int
     column: int
@@ -26,8 +26,8 @@ class Position:
 
     def __str__(self) -> str:
         if self.file is None:
-            return f"line {self.line}, column {self.column}"
-        return f"{self.file}:{self.line}:{self.column}"
+            return f"line {self.line}" + (f", column {self.column}" if self.column else "")
+        return f"{self.file}:{self.line}" + (f":{self.column}" if self.column else "")
 
 
 @dataclass(frozen=True, slots=True)

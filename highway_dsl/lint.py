@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 def lint(workflow: Workflow) -> list[Fault]:
     """The doubtful places of a valid workflow."""
     located = list(operators(workflow))
-    found = [*_start(workflow), *schedule_doubts(workflow), *(fault for each in located for fault in _task(each))]
+    found = [*_empty(workflow), *_start(workflow), *_handled(workflow), *schedule_doubts(workflow)]
+    found += [fault for each in located for fault in _task(each)]
     where = {task.task_id: loc for loc, task in reversed(located)}
     for scope in scopes(workflow.tasks):
         for kind, task_id, message, hint in _in_scope(scope, set(where)):
@@ -27,11 +28,24 @@ def lint(workflow: Workflow) -> list[Fault]:
     return found
 
 
+def _empty(workflow: Workflow) -> Iterator[Fault]:
+    if not workflow.tasks:
+        yield Fault("no_tasks", "has no tasks: a run of it ends at once", ("tasks",))
+
+
 def _start(workflow: Workflow) -> Iterator[Fault]:
     start = workflow.tasks.get(workflow.start_task or "")
     if start is not None and start.dependencies:
         message = f"start_task '{start.task_id}' has dependencies: others start before it"
         yield Fault("start_not_first", message, ("start_task",))
+
+
+def _handled(workflow: Workflow) -> Iterator[Fault]:
+    if workflow.accept_handled and not any(
+        task.on_failure_task_id not in (None, task.task_id) for _, task in operators(workflow)
+    ):
+        message = "accept_handled says nothing: no task has an on_failure_task_id"
+        yield Fault("no_handler", message, ("accept_handled",))
 
 
 def _task(each: Located) -> Iterator[Fault]:

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from highway_dsl.faults import Fault, Loc, faults_of
 from highway_dsl.graph import walk
 from highway_dsl.later import flattened
-from highway_dsl.operators import JoinOperator, ParallelOperator, SwitchOperator, class_of
+from highway_dsl.operators import BaseOperator, JoinOperator, ParallelOperator, SwitchOperator, TaskOperator, class_of
 
 if TYPE_CHECKING:
     from highway_dsl.workflow import Workflow
@@ -51,6 +51,15 @@ def mended(model: type[W], data: Any, faults: Iterable[Fault]) -> W | None:
         return model.model_validate(rest)
     except ValidationError as error:
         return _outlined(model, rest, faults_of(error))
+
+
+def filled(kind: type[BaseOperator], task_id: str, fields: dict[str, Any]) -> BaseOperator:
+    """An operator of the fields that are left, or just a name that others may refer to."""
+    needed = {name: value for name, value in _needed(kind).items() if name not in fields}
+    try:
+        return kind(task_id=task_id, **fields, **needed)
+    except ValidationError:
+        return TaskOperator(task_id=task_id, function="?")
 
 
 def hides_names(fault: Fault) -> bool:
@@ -117,12 +126,15 @@ def _filled(key: str, body: Any) -> Any:
     kind = class_of(body) if isinstance(body, dict) else None
     if kind is None:
         return _outline(key, body)
-    needed = {name: _FILLING[name] for name in _FILLING if name in kind.model_fields}
-    needed = {name: value for name, value in needed.items() if kind.model_fields[name].is_required()}
-    whole = {"task_id": key, **needed, **body}
+    whole = {"task_id": key, **_needed(kind), **body}
     if isinstance(whole.get("loop_body"), list):
         whole["loop_body"] = [_filled(name, inner) for name, inner in _named(whole["loop_body"])]
     return whole
+
+
+def _needed(kind: type[BaseOperator]) -> dict[str, Any]:
+    fields = kind.model_fields
+    return {name: value for name, value in _FILLING.items() if name in fields and fields[name].is_required()}
 
 
 def _named(body: list[Any]) -> Iterator[tuple[str, Any]]:

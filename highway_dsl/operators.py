@@ -179,11 +179,14 @@ class ForEachOperator(BaseOperator):
 
 
 class WhileOperator(BaseOperator):
-    """Runs its body as long as its condition holds."""
+    """Runs its body as long as its condition holds, at most `max_iterations` times."""
+
+    LATER = (*BaseOperator.LATER, "max_iterations")
 
     operator_type: Literal[OperatorType.WHILE] = Field(default=OperatorType.WHILE, frozen=True)
     condition: str
     loop_body: Body = Field(default_factory=list)
+    max_iterations: int | None = Field(default=None, ge=1)
 
 
 class EmitEventOperator(BaseOperator):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import (
@@ -27,6 +28,7 @@ from highway_dsl.lint import lint
 from highway_dsl.loops import link_bodies
 from highway_dsl.mermaid import mermaid
 from highway_dsl.operators import AnyOperator, BaseOperator, quiet
+from highway_dsl.origin import Origin, caller
 from highway_dsl.policies import RetryPolicy
 from highway_dsl.shape import examine
 from highway_dsl.yaml_reader import read_yaml
@@ -50,6 +52,7 @@ class Workflow(BaseModel):
         *("every", "timezone", "end_date", "catchup_window", "overlap", "jitter", "depends_on_past"),
         *("deadline", "on_deadline"),
         *("deadline_seconds", "deadline_action", "max_active_excludes_waiting"),
+        *("fail_fast", "accept_handled", "lenient_templates"),
     )
 
     name: str
@@ -77,6 +80,9 @@ class Workflow(BaseModel):
     deadline_seconds: int | None = Field(default=None, gt=0)
     deadline_action: Literal["fail", "cancel"] = "fail"
     max_active_excludes_waiting: bool = False
+    fail_fast: bool = False
+    accept_handled: bool = False
+    lenient_templates: bool = False
 
     @model_validator(mode="before")
     @classmethod
@@ -92,12 +98,20 @@ class Workflow(BaseModel):
     def _serialised(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
         return quiet(self, serialise(self), self.LATER)
 
+    # A cached property, because pydantic neither compares nor serialises those.
+    @cached_property
+    def origin(self) -> Origin:
+        """Where in a program the workflow was made, as far as its making was seen."""
+        return Origin()
+
     def add_task(self, task: BaseOperator) -> Self:
         """Add an operator; its id must be new."""
         if task.task_id in self.tasks:
             raise ValueError(f"workflow '{self.name}' already has a task '{task.task_id}'")
         # Any operator is one of the union; the argument is typed by their base.
         self.tasks[task.task_id] = task  # type: ignore[assignment]
+        if at := caller():
+            self.origin.tasks[task.task_id] = at
         return self
 
     def set_variables(self, variables: dict[str, Any]) -> Self:
@@ -156,7 +170,7 @@ class Workflow(BaseModel):
         rest, found = examine(type(self), self.model_dump(warnings=False))
         if isinstance(self.start_date, str):
             found.append(Fault("start_date", f"start_date is a datetime, not {self.start_date!r}", ("start_date",)))
-        return rest, found
+        return rest, [self.origin.placed(fault) for fault in (*self.origin.faults, *found)]
 
     def check(self) -> Self:
         """Raise all faults at once, if there are any."""
@@ -167,7 +181,7 @@ class Workflow(BaseModel):
 
     def lint(self) -> list[Fault]:
         """What is valid but probably not meant."""
-        return lint(self)
+        return [self.origin.placed(fault) for fault in lint(self)]
 
     def canonical(self) -> bytes:
         """The canonical form: the same for equal definitions, whatever format or order they came in."""

@@ -18,7 +18,8 @@ from yaml.cyaml import CParser  # type: ignore[attr-defined]
 from highway_dsl.faults import Fault, Position
 from highway_dsl.source import MAX_CHARACTERS, MAX_DEPTH, MAX_NODES, Place, Places, Source, Unreadable
 
-_INTEGER = re.compile(r"[-+]?[0-9]+")
+# With a zero before it YAML 1.1 sees octal digits, and so no number in 08.
+_INTEGER = re.compile(r"[-+]?(?:0[0-7]*|[1-9][0-9]*)")
 _HEXADECIMAL = re.compile(r"0x[0-9a-fA-F]+")
 _FLOAT = re.compile(r"(?:[-+]?[0-9]+\.[0-9]*|\.[0-9]+)(?:[eE][-+][0-9]+)?")
 _WORDS: dict[str, Any] = {
@@ -43,6 +44,11 @@ def read_yaml(text: str, file: str | None = None) -> Source:
         mark = error.problem_mark or error.context_mark
         line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
         raise Unreadable("yaml_syntax", error.problem or "not YAML", line, column) from error
+    except yaml.reader.ReaderError as error:
+        before = text[: error.position]
+        column = error.position - before.rfind("\n")
+        said = f"the character {chr(error.character)!r} is not allowed: {error.reason}"
+        raise Unreadable("yaml_syntax", said, before.count("\n") + 1, column) from error
     except (yaml.YAMLError, UnicodeError) as error:
         raise Unreadable("yaml_syntax", str(error), 1, 1) from error
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import runpy
 import sys
+import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +18,8 @@ from pydantic import ValidationError
 
 import durable
 from highway_dsl import Document, Workflow, WorkflowBuilder, faults_of
-from highway_dsl.faults import Fault
+from highway_dsl.faults import Fault, Position
+from highway_dsl.keeping import faults_kept
 from interpreter.driver import plan_workflow
 from interpreter.errors import ProgramError
 from interpreter.expressions import Templates
@@ -100,6 +102,11 @@ class Written(NamedTuple):
     def workflow(self) -> Workflow:
         return self.source if isinstance(self.source, Workflow) else self.source.workflow
 
+    @property
+    def is_broken(self) -> bool:
+        """Whether it is no valid workflow by itself, whatever its templates say."""
+        return bool(self.source.faults() if isinstance(self.source, Workflow) else self.source.faults)
+
 
 def load(path: str | Path, others: Iterable[Workflow] = ()) -> list[Loaded]:
     """The workflows of a file, checked. `others` are deployed along with them and may emit what they wait for.
@@ -109,7 +116,7 @@ def load(path: str | Path, others: Iterable[Workflow] = ()) -> list[Loaded]:
     written = read(path)
     found = check(written, others)
     for one, loaded in zip(written, found, strict=True):
-        if isinstance(one.source, Document) and one.source.faults:
+        if one.is_broken:
             raise Unloadable(one.file, loaded.findings.faults)
     return found
 
@@ -131,10 +138,14 @@ def read(path: str | Path) -> list[Written]:
 def check(written: Sequence[Written], others: Iterable[Workflow] = ()) -> list[Loaded]:
     """Workflows that are deployed together, checked: each may emit what another waits for."""
     known = [*others, *(one.workflow for one in written)]
-    return [
-        Loaded(one.file, one.workflow, one.text, check_workflow(one.source, others=_besides(one.workflow, known)))
-        for one in written
-    ]
+    return [_checked(one, _besides(one.workflow, known)) for one in written]
+
+
+def _checked(one: Written, others: Sequence[Workflow]) -> Loaded:
+    findings = check_workflow(one.source, others=others)
+    # What a program has built is written out only if that can be done.
+    text = one.text or (one.workflow.to_yaml() if findings.plan is not None else "")
+    return Loaded(one.file, one.workflow, text, findings)
 
 
 def _besides(own: Workflow, known: Sequence[Workflow]) -> list[Workflow]:
@@ -162,31 +173,56 @@ def _run(file: Path) -> list[Written]:
     if not file.is_file():
         raise Unloadable(str(file), message="there is no such file")
     sys.path.insert(0, str(file.parent.resolve()))
-    try:
-        return built(str(file), runpy.run_path(str(file), run_name=file.stem))
-    except (Unloadable, ValidationError) as exc:
-        raise as_unloadable(str(file), exc) from None
-    except (Exception, SystemExit) as exc:
-        raise Unloadable(str(file), message=f"cannot be run: {type(exc).__name__}: {exc}") from exc
-    finally:
-        sys.path.remove(str(file.parent.resolve()))
+    with faults_kept() as faulty:
+        try:
+            return built(str(file), runpy.run_path(str(file), run_name=file.stem), faulty)
+        except Unloadable:
+            raise
+        except (Exception, SystemExit) as exc:
+            raise unrunnable(str(file), exc, faulty) from exc
+        finally:
+            sys.path.remove(str(file.parent.resolve()))
 
 
-def as_unloadable(file: str, error: Unloadable | ValidationError) -> Unloadable:
-    return error if isinstance(error, Unloadable) else Unloadable(file, faults_of(error))
+def unrunnable(file: str, error: BaseException, faulty: Sequence[Workflow]) -> Unloadable:
+    """What a program raised, after everything that is wrong with what it had built by then."""
+    faults = [fault for one in check(_of_python(file, faulty)) for fault in one.findings.faults]
+    at = _line_of(file, error)
+    if isinstance(error, ValidationError):
+        return Unloadable(file, [*faults, *(fault.at(fault.position or at) for fault in faults_of(error))])
+    said = error.msg if isinstance(error, SyntaxError) else error
+    return Unloadable(file, [*faults, Fault("python", f"cannot be run: {type(error).__name__}: {said}", position=at)])
 
 
-def built(file: str, names: Mapping[str, object]) -> list[Written]:
-    """The workflows that a Python file holds when it has run; a builder is built."""
+def _line_of(file: str, error: BaseException) -> Position | None:
+    """The line of a program that an error came from."""
+    if isinstance(error, SyntaxError) and error.lineno is not None:
+        return Position(error.lineno, error.offset or 0, error.filename or file)
+    whole = Path(file).resolve()
+    lines = [line for name, line, *_ in traceback.extract_tb(error.__traceback__) if Path(name).resolve() == whole]
+    return Position(lines[-1], 0, file) if lines and lines[-1] else None
+
+
+def built(file: str, names: Mapping[str, object], faulty: Sequence[Workflow] = ()) -> list[Written]:
+    """The workflows that a Python file holds when it has run; a builder is built. `faulty` ones need no name."""
     held = [value.build() if isinstance(value, WorkflowBuilder) else value for value in names.values()]
-    found = {workflow.name: workflow for workflow in held if isinstance(workflow, Workflow)}
+    found: list[Workflow] = []
+    for workflow in (*held, *faulty):
+        if isinstance(workflow, Workflow) and workflow not in found:
+            found.append(workflow)
     if not found:
         raise Unloadable(
             file,
             message="builds no workflow: have a module-level name hold a highway_dsl Workflow"
             " (workflows in code are served by `durable worker`, not deployed)",
         )
-    return [Written(file, workflow, workflow.to_yaml()) for workflow in found.values()]
+    return _of_python(file, found)
+
+
+def _of_python(file: str, workflows: Sequence[Workflow]) -> list[Written]:
+    for workflow in workflows:
+        workflow.origin.name_file(file)
+    return [Written(file, workflow, "") for workflow in workflows]
 
 
 class Deployed:

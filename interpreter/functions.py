@@ -105,7 +105,10 @@ def _import(name: str) -> tuple[ModuleType, list[str]]:
                 raise FunctionRefused(f"function {name!r}: importing {module!r} failed: {exc}") from exc
         except Exception as exc:
             raise FunctionRefused(f"function {name!r}: importing {module!r} failed: {exc!r}") from exc
-    raise FunctionRefused(f"function {name!r}: there is no module {parts[0]!r} where this worker runs")
+    raise FunctionRefused(
+        f"function {name!r}: there is no module {parts[0]!r} where this worker runs: install it there,"
+        " or start the worker in the directory that holds it"
+    )
 
 
 def _walk(name: str, at: Any, attributes: list[str], allows: Callable[[str], bool]) -> Any:

@@ -18,6 +18,7 @@ from durable.retry import ONCE
 from durable.workflow import Lane, policy_of
 from interpreter.driver import units
 from interpreter.driver.failure import seen_by_walker, voids_of
+from interpreter.driver.limits import limited
 from interpreter.driver.moments import end_of, moment_of
 from interpreter.driver.retries import policy
 from interpreter.driver.runs import call_workflows
@@ -83,7 +84,7 @@ def _with_key(key: str, call: Callable[[], Any]) -> Any:
 async def _transaction(drive: Drive, command: RunCall, how: How) -> Any:
     given = command.args or {}
     write = _bound(how.fn, given.get("args", ()), given.get("kwargs", {}))
-    return await drive.ctx.transaction(command.path, write, retry=how.retry)
+    return await drive.ctx.transaction(command.path, limited(write, how.timeout), retry=how.retry)
 
 
 class How(NamedTuple):

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import durable
 from highway_dsl import Document, Workflow
+from highway_dsl.document import located
 from highway_dsl.faults import Fault, Position
 from highway_dsl.mending import connected, hides_names
 from interpreter.driver import Functions, plan_workflow
@@ -22,6 +23,7 @@ from interpreter.highway.check import check_templates, other_clocks, unheard_of
 from interpreter.highway.compiler import Compiler
 from interpreter.highway.constants import idle_tasks
 from interpreter.highway.evaluator import HighwayTemplates
+from interpreter.highway.fixed import name_doubts, name_faults
 from interpreter.plan import Plan
 from interpreter.walker import check_plan
 
@@ -65,9 +67,12 @@ def check_workflow(
     """
     workflow, positions, faults = _examined(source)
     if workflow is None:
-        return Findings(None, _in_order(faults), ())
+        return Findings(None, _in_order(source, faults), ())
     vague = any(hides_names(fault) for fault in faults)
-    faults += check_templates(workflow, positions, names=not vague)
+    found = [*check_templates(workflow, positions, names=not vague), *name_faults(workflow)]
+    forgiven = "undefined" if workflow.lenient_templates else None
+    doubts = [fault for fault in found if fault.kind == forgiven]
+    faults += [fault for fault in found if fault.kind != forgiven]
     plan, idle = None, list[Fault]()
     if _TANGLED.isdisjoint(fault.kind for fault in faults):
         compiler = Compiler(connected(workflow) if faults else workflow, positions, iterations)
@@ -78,7 +83,9 @@ def check_workflow(
     lint = source.lint() if isinstance(source, Document) else workflow.lint()
     known = tuple(others)
     heard = (*unheard_of(workflow, known, positions), *other_clocks(workflow, known, positions))
-    return Findings(None if faults else plan, _in_order(faults), _in_order((*lint, *idle, *heard)))
+    doubts += name_doubts(workflow)
+    warnings = _in_order(source, (*lint, *doubts, *idle, *heard))
+    return Findings(None if faults else plan, _in_order(source, faults), warnings)
 
 
 def compile_workflow(source: Workflow | Document[Workflow], *, iterations: int = ITERATIONS) -> Plan:
@@ -93,21 +100,17 @@ def highway_workflow(
     source: Workflow | Document[Workflow],
     functions: Functions,
     *,
-    strict: bool = True,
+    strict: bool | None = None,
     iterations: int = ITERATIONS,
-    fail_fast: bool = False,
-    accept_handled: bool = False,
+    fail_fast: bool | None = None,
+    accept_handled: bool | None = None,
     **options: Any,
 ) -> durable.Workflow:
-    """The workflow for a worker. `options` are those of `plan_workflow`; caps and deadline are the definition's own
-    unless they say otherwise.
-
-    `fail_fast` stops a run at its first failure that has no handler; `accept_handled` lets a run succeed whose failures
-    all have one.
-    """
+    """The workflow for a worker. `options` are those of `plan_workflow`; caps and deadline, `fail_fast`,
+    `accept_handled` and whether templates are `strict` are the definition's own unless they say otherwise.
+    `iterations` is the limit of while loops that have none."""
     own = _read(source)[0]
-    ways: dict[str, Any] = {"fail_fast": fail_fast, "fails_when": "unhandled" if accept_handled else "any"}
-    plan = compile_workflow(source, iterations=iterations).model_copy(update=ways)
+    plan = compile_workflow(source, iterations=iterations).model_copy(update=_ways(fail_fast, accept_handled))
     given = {
         "deadline": plan.meta.get("deadline"),
         "deadline_action": own.deadline_action,
@@ -118,6 +121,13 @@ def highway_workflow(
     return plan_workflow(plan, functions, HighwayTemplates(plan, strict=strict), **given)
 
 
+def _ways(fail_fast: bool | None, accept_handled: bool | None) -> dict[str, Any]:
+    """What a program says about failures, as fields of a plan."""
+    fails_when = None if accept_handled is None else "unhandled" if accept_handled else "any"
+    said = {"fail_fast": fail_fast, "fails_when": fails_when}
+    return {name: value for name, value in said.items() if value is not None}
+
+
 def _examined(source: Workflow | Document[Workflow]) -> tuple[Workflow | None, dict[str, Position], list[Fault]]:
     """What there is to check, where it stands, and what is wrong with it already."""
     if isinstance(source, Workflow):
@@ -126,9 +136,15 @@ def _examined(source: Workflow | Document[Workflow]) -> tuple[Workflow | None, d
     return source.workflow, source.source.tasks, list(source.faults)
 
 
-def _in_order(faults: Iterable[Fault]) -> tuple[Fault, ...]:
-    """In the order of the document, as far as they have places in it."""
-    return tuple(sorted(faults, key=lambda f: (f.position.line, f.position.column) if f.position else (0, 0)))
+def _in_order(source: Workflow | Document[Workflow], faults: Iterable[Fault]) -> tuple[Fault, ...]:
+    """In the order of the document or program, as far as they have places in it."""
+    placed = [fault if fault.position else _placed(source, fault) for fault in faults]
+    return tuple(sorted(placed, key=lambda f: (f.position.line, f.position.column) if f.position else (0, 0)))
+
+
+def _placed(source: Workflow | Document[Workflow], fault: Fault) -> Fault:
+    # Lines of a program stand in no plan: its spans are places in the document that is deployed.
+    return source.origin.placed(fault) if isinstance(source, Workflow) else located(source.source, fault)
 
 
 def _read(source: Workflow | Document[Workflow]) -> tuple[Workflow, dict[str, Position]]:

@@ -35,7 +35,12 @@ class Compiler:
     def plan(self) -> Plan:
         root = self._enclosures[None]
         self._graphs[ROOT] = Weaver(self, root, _own(root)).graph("local")
-        return Plan(name=self._workflow.name, language="highway", graphs=self._graphs, root=ROOT, meta=self._meta())
+        own = self._workflow
+        ways: dict[str, Any] = {
+            "fail_fast": own.fail_fast,
+            "fails_when": "unhandled" if own.accept_handled else "any",
+        }
+        return Plan(name=own.name, language="highway", graphs=self._graphs, root=ROOT, meta=self._meta(), **ways)
 
     # ---------------------------------------------------------------- for the weavers
 
@@ -86,6 +91,7 @@ class Compiler:
             "secrets": sorted(secret_names(task for task, _ in self._tasks.values())),
             "tags": workflow.tags,
             "deadline": workflow.deadline_seconds,
+            "lenient": workflow.lenient_templates,
         }
         return {name: value for name, value in found.items() if value}
 

@@ -50,10 +50,11 @@ class HighwayTemplates(Templates):
         self,
         plan: Plan,
         *,
-        strict: bool = True,
+        strict: bool | None = None,
         limits: Limits | None = None,
         reference: Callable[[str, str], str] = secret_reference,
     ) -> None:
+        strict = not plan.meta.get("lenient") if strict is None else strict
         super().__init__(strict=strict, limits=limits, rewrite=parts_as_names)
         self._events = frozenset(_texts(plan.meta.get("events")))
         self._secrets = _texts(plan.meta.get("secrets"))
@@ -95,6 +96,8 @@ class HighwayTemplates(Templates):
         if own and (part == "output" or head in self._events):
             return value
         found = step_into(value, part)
+        if found is NOT_FOUND and not self.strict:
+            return MISSING
         if found is NOT_FOUND:
             raise UndefinedName(f"{part!r} is not there in '{head}.{part}'", name=f"{head}.{part}")
         return found

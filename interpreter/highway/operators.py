@@ -146,7 +146,7 @@ class Operators:
         return Repeat(
             when=task.condition,
             body=task.task_id,
-            limit=self._limit,
+            limit=task.max_iterations or self._limit,
             bind=_bind(task),
             **self.limits(task),
             **common,

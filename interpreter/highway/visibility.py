@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from highway_dsl import BaseOperator, ForEachOperator, WhileOperator, Workflow
 from highway_dsl.graph import callbacks_of, enclosing_loops, walk
 from interpreter.expressions.names import nearest
 from interpreter.highway.names import CAUSE, ITEM, PREFIXES, RESERVED
+
+_FEW: Final = 500
 
 
 class Visibility:
@@ -20,6 +24,8 @@ class Visibility:
         self._handlers = self._called_back()
         self._bound: dict[str | None, set[str]] = {None: set()}
         self._binders: dict[str, set[str]] = {}
+        # Most tasks see the same names: a set of them for each would be work for every pair of tasks.
+        self._seen_from: dict[tuple[frozenset[str], bool], frozenset[str]] = {}
         for task_id, task in self._tasks.items():
             for loop in self._homes(task_id):
                 self._bound.setdefault(loop, set()).update(_binds(task))
@@ -29,12 +35,18 @@ class Visibility:
     def names(self, task_id: str) -> frozenset[str]:
         """What a template of this task may name."""
         loops = self._loops(task_id)
+        place = (frozenset(loops), self._knows_cause(task_id, loops))
+        if place not in self._seen_from:
+            self._seen_from[place] = self._seen(*place)
+        return self._seen_from[place]
+
+    def _seen(self, loops: frozenset[str], cause: bool) -> frozenset[str]:
         found = set(self._everywhere) | self._bound[None]
         for loop in loops:
             found |= self._bound.get(loop, set())
             if isinstance(self._tasks[loop], ForEachOperator):
                 found.add(ITEM)
-        return frozenset(found | CAUSE if self._knows_cause(task_id, loops) else found)
+        return frozenset(found | CAUSE if cause else found)
 
     def binders(self, name: str) -> set[str]:
         """The tasks that give a name its value, if only tasks do."""
@@ -42,7 +54,9 @@ class Visibility:
         return set() if known else self._binders.get(name, set())
 
     def nearest(self, task_id: str, name: str) -> str | None:
-        return nearest(name, sorted(self.names(task_id)))
+        known = self.names(task_id)
+        # Comparing texts is slow, and thousands of tasks may have as many unknown names.
+        return nearest(name, sorted(known)) if len(known) <= _FEW else None
 
     def _loops(self, task_id: str) -> set[str]:
         """The loops around a task; a handler also runs inside those of its owners."""

@@ -40,3 +40,19 @@ def test_other_commands_join_a_running_dev_and_ctrl_c_ends_it_all(place: Any, ev
     running.signal(signal.SIGINT)
     assert running.end() == 0
     eventually(lambda: place.left() == [], "nothing is left")
+
+
+def test_a_dev_that_allows_functions_serves_what_is_deployed(place: Any) -> None:
+    """It says so, and a file that is deployed from another terminal runs there."""
+    place.write("twice.py", "def twice(n):\n    return 2 * n\n")
+    task = "{task_id: t, operator_type: task, function: twice.twice, args: [21]}"
+    place.write("flow.yaml", f"name: flow\ntasks:\n  t: {task}\n")
+    running = place.start("dev", "--allow", "twice.")
+    invitation = running.await_word("Ctrl-C ends everything")
+    assert "whatever is deployed" in invitation
+    assert "durable deploy FILE..." in invitation
+    assert place.run("deploy", "flow.yaml").code == 0
+    said = place.run("run", "flow", "--wait")
+    assert (said.code, said.out) == (0, "42\n")
+    running.signal(signal.SIGINT)
+    assert running.end() == 0

@@ -162,7 +162,7 @@ def test_no_damage_hides_the_faults_of_another_task(damage: list[tuple[tuple[Any
         try:
             for part in path[:-1]:
                 place = place[part]
-            place[path[-1]] = value
+            place[path[-1]] = copy.deepcopy(value)  # later damage may go into it
         except (KeyError, IndexError, TypeError):
             continue
     try:
@@ -171,3 +171,31 @@ def test_no_damage_hides_the_faults_of_another_task(damage: list[tuple[tuple[Any
         assert not isinstance(document.get("tasks"), dict)
         return
     assert ("end", "template") in {(fault.task_id, fault.kind) for fault in found.faults}
+
+
+def test_a_field_that_nothing_reads_is_doubted_wherever_it_stands(check: Callable[..., Said]) -> None:
+    """Of the workflow, of a task, of a task in a body and of a policy, each with its line and the nearest known one."""
+    text = """\
+name: slips
+fail_fsat: true
+default_retry_policy: {max_retrys: 5}
+tasks:
+  a: {task_id: a, operator_type: activity, function: f, queue: gpu}
+  each:
+    task_id: each
+    operator_type: foreach
+    items: "{{[1]}}"
+    loop_body:
+      - task_id: b
+        operator_type: task
+        function: f
+        timeout_policy: {timeout: PT1S, kill_on_timout: false}
+"""
+    said = check("a.yaml", a_yaml=text)
+    assert said.code == exits.OK
+    assert [line.removeprefix("warning: a.yaml") for line in said.err.splitlines()] == [
+        ":2:1: nothing reads the field 'fail_fsat' (did you mean 'fail_fast'?)",
+        ":3:24: nothing reads the field 'max_retrys' (did you mean 'max_retries'?)",
+        ":5:57: task 'a': nothing reads the field 'queue'",
+        ":14:41: task 'b': nothing reads the field 'kill_on_timout' (did you mean 'kill_on_timeout'?)",
+    ]

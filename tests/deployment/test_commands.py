@@ -165,6 +165,32 @@ def test_run_ends_as_its_run_does(durable: Command, tmp_path: Path) -> None:
     assert "--allow os." in said.err
 
 
+def test_a_document_that_runs_here_finds_the_modules_that_are_here(
+    durable: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As for a worker, modules are looked for where one stands."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [each for each in sys.path if each])
+    (tmp_path / "standing_here.py").write_text("def twice(n):\n    return 2 * n\n")
+    task = "{task_id: t, operator_type: task, function: standing_here.twice, args: [21]}"
+    (tmp_path / "here.yaml").write_text(f"name: here\ntasks:\n  t: {task}\n")
+    said = durable("run", "here.yaml", "--allow", "standing_here.", "--wait")
+    assert (said.code, said.out) == (exits.OK, "42\n"), said.err
+
+
+def test_a_worker_is_not_given_what_is_to_be_deployed(
+    durable: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A Python file that builds workflows is told from one that has none."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [each for each in sys.path if each])
+    text = "from highway_dsl import WorkflowBuilder\nflow = WorkflowBuilder('f').task('a', 'tools.echo').build()\n"
+    (tmp_path / "to_deploy.py").write_text(text)
+    said = durable("worker", "to_deploy.py")
+    assert said.code == exits.USAGE
+    assert "`durable deploy to_deploy.py`; its worker needs --allow to_deploy." in said.err
+
+
 def test_run_by_name_starts_a_deployed_workflow(durable: Command, file: str) -> None:
     """It prints the id of a run that waits for a worker."""
     durable("deploy", file)
@@ -182,6 +208,28 @@ def test_why_says_what_decided(durable: Command, file: str) -> None:
     assert "amount = 7" in found["review"]["because"]
     assert durable("runs", "why", run_id, "ship").out.startswith("ship: done")
     assert durable("runs", "why", run_id, "absent").code == exits.REFUSED
+
+
+def test_show_tells_what_was_logged_and_where_decisions_are_explained(durable: Command, file: str) -> None:
+    """Lines have their step; what the walk noted for `runs why` is left to it, and it is named."""
+    run_id = json.loads(durable("run", file, "--input", "amount=700", "--json").out)["run_id"]
+    page = durable("runs", "show", run_id).out
+    assert "info  review  review" in page
+    assert "route" not in page
+    assert f"durable runs why {run_id}" in page
+
+
+def test_a_task_that_did_not_run_for_a_failure_says_so_once(durable: Command, tmp_path: Path) -> None:
+    """The reason is one sentence."""
+    path = tmp_path / "fails.yaml"
+    tasks = "  a: {task_id: a, operator_type: task, function: tools.fail, args: [no luck]}\n"
+    path.write_text(
+        f"name: fails\ntasks:\n{tasks}  b: {{task_id: b, operator_type: task, function: f, dependencies: [a]}}\n"
+    )
+    run_id = json.loads(durable("run", str(path), "--json").out)["run_id"]
+    said = durable("runs", "why", run_id, "b").out
+    assert said.startswith("b: upstream_failed, because of a (failed): ")
+    assert said.endswith("no luck\n")
 
 
 def test_a_failed_run_is_resumed_from_its_failure(durable: Command, tmp_path: Path) -> None:

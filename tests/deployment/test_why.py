@@ -120,6 +120,8 @@ async def test_a_run_that_no_worker_took_says_so(deployed: Any) -> None:
     await deployed.state_is(run_id, "cancelled")
     ended = await why(deployed, run_id)
     assert (ended["nap"].state, ended["nap"].waits_for) == ("cancelled", [])
+    assert ended["nap"].because.startswith("the run was cancelled")
+    assert ended["end"].because.startswith("the run was cancelled")
 
 
 CHILDREN = """

@@ -322,3 +322,30 @@ def test_a_branch_task_that_reads_as_an_outsider_is_warned_of() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         WorkflowBuilder("w").condition("c", "x", chain("a", "b"), chain("d")).build()
+
+
+def test_where_a_task_was_made_is_no_part_of_the_definition() -> None:
+    """Two workflows made in different lines are equal, and nothing that is written out tells the line."""
+    one = WorkflowBuilder("w").task("a", "f").build()
+    other = WorkflowBuilder("w").task("a", "f").build()
+    assert one.origin.tasks["a"] != other.origin.tasks["a"]
+    assert one == other == Workflow.from_yaml(one.to_yaml())
+    assert (one.model_dump(), one.to_json(), repr(one)) == (other.model_dump(), other.to_json(), repr(other))
+    assert one.content_hash() == other.content_hash()
+
+
+def test_a_task_of_a_branch_has_its_own_line() -> None:
+    """Not that of the operator which its branch or body belongs to; a fault of `build` names it."""
+    builder = WorkflowBuilder("w")
+    builder.condition(
+        "c",
+        condition="true",
+        if_true=lambda b: b.task("t", "f").foreach("e", items="{{[1]}}", loop_body=lambda b: b.task("i", "f")),
+        if_false=lambda b: b,
+    )
+    made = builder.workflow.origin.tasks
+    assert (made["t"].line, made["i"].line, made["e"].line) == (made["c"].line + 3,) * 3
+    assert made["t"].file == __file__
+    builder.task("last", "f", dependencies=["nobody"])
+    with pytest.raises(ValidationError, match=rf"test_builder\.py:{made['last'].line}: task 'last': dependencies"):
+        builder.build()

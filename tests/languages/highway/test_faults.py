@@ -126,7 +126,7 @@ def test_every_task_has_its_place() -> None:
         (Workflow.from_yaml, "name: *x", "yaml_alias", 1, 7),
         (Workflow.from_yaml, "name: w\nvariables: &v {x: *v}", "yaml_alias", 2, 19),
         (Workflow.from_yaml, "name: w\nvariables: {[a]: 1}", "yaml_key", 2, 13),
-        (Workflow.from_yaml, "name: \x07", "yaml_syntax", 1, 1),
+        (Workflow.from_yaml, "name: \x07", "yaml_syntax", 1, 7),
         (Workflow.from_yaml, b"name: w\nx: \xff", "encoding", 2, 1),
         (Workflow.from_yaml, "", "model_type", 1, 1),
         (Workflow.from_yaml, "[]", "model_type", 1, 1),

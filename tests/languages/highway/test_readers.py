@@ -36,7 +36,10 @@ NUMBERLIKE = st.text("0123456789-+._eExoabcinfNaN:~", min_size=1, max_size=8)
         *(("1", 1), ("-1", -1), ("+1", 1), ("010", 10), ("0x1F", 31)),
         *(("1.5", 1.5), ("1.0e+3", 1000.0), (".5", 0.5), ("5.", 5.0), (".inf", float("inf"))),
         *((word, word) for word in ("yes", "no", "on", "off", "y", "n", "Yes")),
-        *((word, word) for word in ("1e3", "1.5e3", "0o17", "1_000", "-.5", "12:30:45", "190:20:30.15")),
+        *(
+            (word, word)
+            for word in ("1e3", "1.5e3", "0o17", "1_000", "-.5", "08", "-09", "0778", "12:30:45", "190:20:30.15")
+        ),
         *((word, word) for word in ("2025-01-01", "2025-01-01T00:00:00Z", "=", "nan", "inf", "0b1")),
         *(("'1'", "1"), ('"true"', "true"), ("!!str 1", "1"), ("!!int 1", 1), ("!!float 1", 1)),
     ],
@@ -153,3 +156,9 @@ def test_large_documents_load_fast() -> None:
         started = time.process_time()
         assert len(load(text).tasks) == 2000
         assert time.process_time() - started < 5
+
+
+def test_a_character_that_no_text_has_is_told_with_its_place() -> None:
+    """Control characters are refused where they stand."""
+    with pytest.raises(ValidationError, match=r"f\.yaml:2:4: the character '\\x01' is not allowed"):
+        Workflow.from_yaml("name: x\na: \x01\n", "f.yaml")

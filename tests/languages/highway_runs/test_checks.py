@@ -6,6 +6,7 @@ import pytest
 
 from highway_dsl import EmitEventOperator, TaskOperator, WaitForEventOperator, Workflow, WorkflowBuilder
 from interpreter.highway import HighwayError, check_workflow, compile_workflow
+from interpreter.highway.visibility import Visibility
 
 DOCUMENT = """\
 name: wrong
@@ -101,3 +102,47 @@ def test_secrets_are_references_in_a_plan() -> None:
     plan = compile_workflow(workflow)
     assert plan.meta["secrets"] == ["token"]
     assert plan.graphs["main"].nodes[0].config == {"secrets": ["token"]}  # type: ignore[union-attr]
+
+
+def test_names_are_fixed_when_a_workflow_is_deployed() -> None:
+    """Functions, workflows and result keys hold no templates, and an event has a name: each is told where it stands."""
+    text = """\
+name: fixed
+tasks:
+  a: {task_id: a, operator_type: task, function: "{{inputs.f}}", result_key: "{{inputs.k}}"}
+  b: {task_id: b, operator_type: child_workflow, children: {c: {workflow_name: "w_{{ds}}"}}}
+  c: {task_id: c, operator_type: emit_event, event_name: " "}
+  d: {task_id: d, operator_type: wait_for_event, event_name: ""}
+"""
+    found = check_workflow(Workflow.survey_yaml(text, "f.yaml"))
+    assert [(fault.task_id, fault.position and fault.position.line, fault.loc[2]) for fault in found.faults] == [
+        ("a", 3, "function"),
+        ("a", 3, "result_key"),
+        ("b", 4, "children"),
+        ("c", 5, "event_name"),
+        ("d", 6, "event_name"),
+    ]
+
+
+def test_names_that_no_template_finds_are_doubted() -> None:
+    """Those that the language has, and variables that look as if they were rendered."""
+    builder = WorkflowBuilder("w").set_variables({"ds": 1, "where": "{{ds}}"}).task("a", "f", result_key="inputs")
+    found = check_workflow(builder.build())
+    assert (found.faults, [fault.kind for fault in found.warnings]) == ((), ["reserved", "reserved", "plain_variable"])
+
+
+def test_a_workflow_without_tasks_is_doubted() -> None:
+    """It is valid, and surely not meant."""
+    assert [str(fault) for fault in check_workflow(Workflow(name="w")).warnings] == [
+        "has no tasks: a run of it ends at once"
+    ]
+
+
+def test_tasks_of_one_scope_share_the_names_that_they_see() -> None:
+    """A check of many tasks makes no set of names for each of them."""
+    builder = WorkflowBuilder("w").task("a", "f").task("b", "f")
+    builder.foreach("each", items="{{a}}", loop_body=lambda b: b.task("c", "f").task("d", "f"))
+    seen = Visibility(builder.build())
+    assert seen.names("a") is seen.names("b")
+    assert seen.names("c") is seen.names("d")
+    assert seen.names("c") - seen.names("a") == {"item", "c", "d"}
