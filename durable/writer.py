@@ -7,7 +7,7 @@ is settled only after its commit. There is no timer: a single waiting entry is f
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Protocol
 
@@ -186,14 +186,15 @@ class JournalWriter:
         self.flushes += 1
         self.records += len(batch)
         faults.point("flush.before")
-        if len(batch) == 1 and not want.number and batch[0].is_plain:
-            self._channel.post(RECORD, batch[0].columns(), partial(self._recorded, batch), "flush.sent")
-        else:
-            self._post(batch, want)
-
-    def _post(self, batch: list[Entry], want: Want) -> None:
-        params = [*encode(batch), *claim_params(want)]
-        self._channel.post(FLUSH, params, partial(self._answered, batch, want), "flush.sent")
+        try:
+            if len(batch) == 1 and not want.number and batch[0].is_plain:
+                self._channel.post(RECORD, batch[0].columns(), partial(self._recorded, batch), "flush.sent")
+            else:
+                params = [*encode(batch), *claim_params(want)]
+                self._channel.post(FLUSH, params, partial(self._answered, batch, want), "flush.sent")
+        except Exception as exc:
+            # Ours, and not of the step whose entry happened to be the last.
+            self._fail(exc)
 
     # ---------------------------------------------------------------- and back
 
@@ -201,30 +202,40 @@ class JournalWriter:
         """A single record is committed. Before its task goes on, it hears what happened to it meanwhile."""
         if answer == b"t":
             params = [*encode([]), *claim_params(NOTHING)]
-            self._channel.post(FLUSH, params, partial(self._answered, batch, NOTHING), "flush.sent")
+            self._channel.post(FLUSH, params, partial(self._answered, [], NOTHING, committed=batch), "flush.sent")
         else:
             self._answered(batch, NOTHING, None, error)
 
-    def _answered(self, batch: list[Entry], want: Want, answer: bytes | None, error: BaseException | None) -> None:
+    def _answered(
+        self,
+        batch: list[Entry],
+        want: Want,
+        answer: bytes | None,
+        error: BaseException | None,
+        committed: Sequence[Entry] = (),
+    ) -> None:
+        """A flush came back. Entries that were `committed` before it have only waited for its news."""
         try:
             if error is not None:
-                self._mending = self._loop.create_task(self._mend(batch, want, error))
+                self._mending = self._loop.create_task(self._mend(batch, want, error, committed))
                 return
             faults.point("flush.after")
             if answer is not None:
                 self._claims.answered(want, orjson.loads(answer))
-            self._next(batch)
+            self._next(batch or committed)
         except Exception as exc:
             self._fail(exc)
 
-    def _next(self, batch: list[Entry]) -> None:
+    def _next(self, batch: Sequence[Entry]) -> None:
         self._owing = len(batch)
         self._settle(batch)
         self._sending = False
+        if self._settling and not self._queue:
+            self._tell_settled()
         # Behind those who were just let go on: if not all of them hand in something, what there is goes then.
         self._take_turn()
 
-    def _settle(self, batch: list[Entry]) -> None:
+    def _settle(self, batch: Sequence[Entry]) -> None:
         runs = ends_of_runs(batch)
         if len(runs) > TOLD_AT_ONCE:
             self._claims.ended(runs)
@@ -250,11 +261,13 @@ class JournalWriter:
 
     # ---------------------------------------------------------------- when it does not come back well
 
-    async def _mend(self, batch: list[Entry], want: Want, error: BaseException) -> None:
+    async def _mend(self, batch: list[Entry], want: Want, error: BaseException, committed: Sequence[Entry]) -> None:
         try:
             self._claims.answered(want, [])
             await self._mend_batch(batch, error)
-            self._next([])
+            if committed:
+                await self._claims.reconcile()
+            self._next(committed)
         except Exception as exc:
             self._fail(exc)
 
@@ -302,7 +315,7 @@ class RecordRefused(DurableError):
         super().__init__(f"the store refused a record of task {task_id}: {str(cause).strip()}")
 
 
-def ends_of_runs(batch: list[Entry]) -> list[str]:
+def ends_of_runs(batch: Sequence[Entry]) -> list[str]:
     return [entry.task_id for entry in batch if entry.run_ends]
 
 

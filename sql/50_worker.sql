@@ -120,6 +120,6 @@ $$;
 -- held_by: what the store thinks a worker runs, after an answer was lost.
 create or replace function durable.held_by(_worker uuid) returns json
 language sql stable as $$
-  select coalesce(json_agg(durable.claim_row(t, t.line, h.epoch, t.prio, t.ready_at)), '[]')
+  select coalesce(json_agg(durable.claim_row(t, t.line, h.epoch, t.prio, t.ready_at, durable.waits_of(t.run_id, t.task_id))), '[]')
   from durable.held h join durable.task t on t.task_id = h.task_id where h.worker_id = _worker
 $$;

@@ -3,6 +3,7 @@
 import psycopg
 import pytest
 
+from durable.claims import Claimed
 from durable.testing.protocol import HandWorker, Store, wait_row
 
 
@@ -61,12 +62,18 @@ def test_channels_number_their_writes_apart(store: Store) -> None:
 
 
 def test_held_by_is_the_truth_after_a_lost_answer(store: Store) -> None:
-    """What a lost claim took is found again, with its epoch and waits."""
+    """What a lost claim took is found again, with its epoch; and so is what a wait met in a flush whose answer was lost,
+    also in the first epoch of a task."""
     run = store.spawn("order")
     worker = store.worker()
-    worker.claim(1)
+    task = worker.claim_one()
     [row] = store.value("select durable.held_by(%s)", worker.id)
-    assert (row[0], row[2]) == (run, 1)
+    assert (row[0], row[2], row[10]) == (run, 1, None)
+    store.emit("paid", 42)
+    worker.flush(effects={"waits": [wait_row(task, "w", "paid")]})
+    [found] = [Claimed(*row) for row in store.value("select durable.held_by(%s)", worker.id)]
+    assert [(key, outcome["payload"]) for key, outcome, _ in found.waits or ()] == [("w", 42)]
+    assert found.wakes == 1
 
 
 def again(store: Store, worker: HandWorker) -> tuple[object, object]:
