@@ -56,25 +56,22 @@ CHILD_SETTLED: Final[dict[str, Callable[..., None]]] = {
 
 def look_at(walk: Walk, frame: Frame, i: int) -> None:
     """Something a node waits for has changed."""
-    status = frame.status[i]
-    if frame.layout.rules[i] == "each":
+    status, rule = frame.status[i], frame.layout.rules[i]
+    if rule == "each":
         if status in (WAITING, RUNNING):
             _look_at_tokens(walk, frame, i)
     elif status == WAITING:
-        _consider(walk, frame, i)
+        _consider(walk, frame, i, rule)
     elif status == RUNNING and frame.data.get(i, {}).pop("again", None):
         _begin(walk, frame, i)
 
 
-def _consider(walk: Walk, frame: Frame, i: int) -> None:
-    layout = frame.layout
+def _consider(walk: Walk, frame: Frame, i: int, rule: str) -> None:
     # Gates are OR-ed and come first: a node nobody can choose any more does not wait for its dependencies.
-    if layout.gated[i] and not frame.glive[i]:
+    if frame.layout.gated[i] and not frame.glive[i]:
         if not frame.gpending[i]:
             finish(walk, frame, i, UPSTREAM_FAILED if frame.gpoisoned[i] else SKIPPED)
-        return
-    rule = layout.rules[i]
-    if rule == "all":
+    elif rule == "all":
         if frame.pending[i]:
             return
         if frame.poisoned[i]:

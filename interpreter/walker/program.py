@@ -64,6 +64,7 @@ class Layout:
 
     __slots__ = (
         "arcs",
+        "begins",
         "binds",
         "calls",
         "carried",
@@ -71,6 +72,7 @@ class Layout:
         "entries",
         "final",
         "gated",
+        "gates",
         "gpending",
         "guarded",
         "handlers",
@@ -78,11 +80,13 @@ class Layout:
         "index",
         "ins",
         "kinds",
+        "leaves",
         "mirrors",
         "name",
         "nodes",
         "outs",
         "owners",
+        "patient",
         "pending",
         "result",
         "rules",
@@ -90,6 +94,7 @@ class Layout:
         "through",
         "unless_of",
         "watched",
+        "zeros",
     )
 
     def __init__(self, name: str, graph: Graph, final: str | None = None) -> None:
@@ -104,6 +109,7 @@ class Layout:
         # Read at every firing; a list is three times as quick as an attribute of a model.
         self.kinds = [node.kind for node in graph.nodes]
         self.owners = [node.owner for node in graph.nodes]
+        self.leaves = [not node.owner and node.kind != "wait" for node in graph.nodes]
         self.binds = [(node.bind, node.unpack) for node in graph.nodes]
         self.calls = [_call_parts(node) for node in graph.nodes]
         self.guarded = [node.guard is not None for node in graph.nodes]
@@ -112,6 +118,7 @@ class Layout:
         self.final = self.index[final] if final is not None else -1
         self._wire()
         self.entries = self._entries(graph)
+        self.begins = self.looked_at_first(self.entries)
 
     def _mirrored(self, node: Node) -> int:
         if isinstance(node, Pass) and node.mirrors is not None:
@@ -126,6 +133,10 @@ class Layout:
         self.pending = [sum(not edge.gate for edge in edges) for edges in self.ins]
         self.gpending = [sum(edge.gate for edge in edges) for edges in self.ins]
         self.gated = [count > 0 for count in self.gpending]
+        self.gates = any(self.gated)
+        # What frames count from; one that never counts a gate or a failure shares it and keeps no list of its own.
+        self.zeros = [0] * self.size
+        self.patient = [rule in ("all", "mirror") for rule in self.rules]
         self.arcs = [tuple(edge for edge in edges if edge.kind == "arc") for edges in outs]
         self.handlers = [any(edge.kind in ("on_success", "on_failure") for edge in edges) for edges in self.ins]
         self.watched = [any(edge.kind == "on_failure" for edge in edges) for edges in outs]
@@ -151,6 +162,12 @@ class Layout:
         if graph.entries is not None:
             return tuple(sorted(self.index[entry] for entry in graph.entries))
         return tuple(i for i in range(self.size) if not self.ins[i] and i != self.final)
+
+    def looked_at_first(self, entered: tuple[int, ...]) -> tuple[int, ...]:
+        """The nodes that a frame looks at when it begins: those that wait for no edge, and those given a token."""
+        given = set(entered)
+        first = (i for i in range(self.size) if not self.pending[i] or i in given)
+        return tuple(i for i in first if not self.gated[i] and i != self.final)
 
 
 class Program:

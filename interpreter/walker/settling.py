@@ -18,6 +18,7 @@ from interpreter.walker.states import (
     OPEN,
     PARKED,
     PENDING,
+    POISONED,
     RAN,
     SELECTED,
     SUCCEEDED,
@@ -30,12 +31,16 @@ _NOTHING: Final[Chosen] = {}
 
 def succeed(walk: Walk, frame: Frame, i: int, value: Any) -> None:
     """A node did its work: bind its value, select its arcs, settle."""
-    names, unpack = frame.layout.binds[i]
+    layout = frame.layout
+    names, unpack = layout.binds[i]
     chosen = _NOTHING
     try:
-        if names:
-            _bind(frame, names, value, unpack=unpack)
-        if frame.layout.arcs[i] and frame.stop is None:
+        if unpack:
+            _bind_parts(frame, names, value)
+        else:
+            for name in names:
+                frame.write(name, value)
+        if layout.arcs[i] and frame.stop is None:
             chosen = select_arcs(walk, frame, i, {"status": "succeeded", "value": value, "error": None})
     except ExpressionError as error:
         end_failed(walk, frame, i, error.as_error(), _NOTHING)
@@ -69,22 +74,19 @@ def finish(walk: Walk, frame: Frame, i: int, status: str, chosen: Chosen = _NOTH
     if walk.trace is not None:
         walk.final(frame, i, status)
     if frame.stop is None:
-        for edge in frame.layout.outs[i]:
+        layout = frame.layout
+        for edge in layout.outs[i]:
             if edge.direct:
-                _arrive(walk, frame, edge, edge.table[status])
+                _arrive_directly(walk, frame, edge, edge.table[status])
             else:
                 _settle_edge(walk, frame, edge, status, chosen)
-        if frame.layout.unless_of:
+        if layout.unless_of:
             _after_handler(walk, frame, i)
     if frame.open == 0:
         walk.todo.append((frame, SETTLE))
 
 
-def _bind(frame: Frame, names: Names, value: Any, *, unpack: bool) -> None:
-    if not unpack:
-        for name in names:
-            frame.write(name, value)
-        return
+def _bind_parts(frame: Frame, names: Names, value: Any) -> None:
     for name, part in zip(names, unpacked(value, len(names)), strict=True):
         frame.write(name, part)
 
@@ -156,6 +158,20 @@ def _settle_edge(walk: Walk, frame: Frame, edge: EdgeInfo, status: str, chosen: 
         if state == LIVE and edge.kind == "arc":
             _carry(frame, edge, chosen)
         _arrive(walk, frame, edge, state)
+
+
+def _arrive_directly(walk: Walk, frame: Frame, edge: EdgeInfo, state: str) -> None:
+    """The same as to arrive, for the many edges that are neither gates nor arcs."""
+    target, layout = edge.target, frame.layout
+    frame.edges[edge.index] = state
+    frame.pending[target] = left = frame.pending[target] - 1
+    if state == LIVE:
+        frame.live[target] += 1
+    elif state == POISONED:
+        frame.poison(target)
+    # A join that waits for all is not looked at before its last edge: nothing could come of it.
+    if (left == 0 or not layout.patient[target]) and (frame.status[target] == WAITING or layout.rules[target] == "each"):
+        walk.todo.append((frame, target))
 
 
 def _arrive(walk: Walk, frame: Frame, edge: EdgeInfo, state: str) -> None:
