@@ -77,7 +77,7 @@ def _consider(walk: Walk, frame: Frame, i: int, rule: str) -> None:
         if frame.poisoned[i]:
             finish(walk, frame, i, UPSTREAM_FAILED)
         elif frame.live[i] or frame.glive[i]:
-            admit(walk, frame, i)
+            (admit if frame.layout.guarded[i] else fire)(walk, frame, i)
         else:
             finish(walk, frame, i, SKIPPED)
     elif rule == "mirror":

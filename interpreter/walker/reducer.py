@@ -31,16 +31,16 @@ def apply(walk: Walk, record: Record) -> list[Command]:
         return commands
     if record.now is not None:
         walk.now = record.now
-    _take_in(walk, record)
+    if type(record) is Settled:
+        _settled(walk, record)
+    else:
+        _other(walk, record)
     _drain(walk)
     return commands
 
 
-def _take_in(walk: Walk, record: Record) -> None:
-    # Most records by far are of the first kind.
-    if isinstance(record, Settled):
-        _settled(walk, record)
-    elif isinstance(record, Started):
+def _other(walk: Walk, record: Record) -> None:
+    if isinstance(record, Started):
         _start(walk, record)
     elif isinstance(record, Fired):
         _fired(walk, record)
