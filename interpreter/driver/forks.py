@@ -12,12 +12,13 @@ from interpreter.walker.commands import Spawn, Unit
 
 
 class Forks:
-    """Open units by their paths. A unit is queued, then being started, then running, then gone."""
+    """Open units by their paths, each with its fork in `fork_of`. A unit is queued, then being started, then running,
+    then gone."""
 
     def __init__(self, workflow: str) -> None:
         self.running: dict[str, Handle] = {}
         self._workflow = workflow
-        self._fork_of: dict[str, str] = {}
+        self.fork_of: dict[str, str] = {}
         self._queued: dict[str, deque[Unit]] = {}
         self._doomed: set[str] = set()  # to be stopped as soon as they have been started
 
@@ -25,26 +26,26 @@ class Forks:
         """A fork opens: what to start at once. The others come when one of these has gone."""
         first = command.units if command.cap is None else command.units[: command.cap]
         self._queued[command.path] = deque(command.units[len(first) :])
-        self._fork_of |= {unit.path: command.path for unit in command.units}
+        self.fork_of |= {unit.path: command.path for unit in command.units}
         return Spawn(command.path, first)
 
     def started(self, units: Iterable[Unit], handles: Iterable[Handle]) -> None:
         self.running |= {unit.path: handle for unit, handle in zip(units, handles, strict=True)}
 
-    def gone(self, path: str) -> Spawn | None:
+    def gone(self, path: str) -> list[Spawn]:
         """A unit has ended: the next of its fork, if one waits."""
         self.running.pop(path, None)
         self._doomed.discard(path)
-        fork = self._fork_of.pop(path, None)
+        fork = self.fork_of.pop(path, None)
         queue = self._queued.get(fork) if fork is not None else None
         if not queue:
-            return None
+            return []
         unit = queue.popleft()
-        return Spawn(unit.path, [unit])
+        return [Spawn(unit.path, [unit])]
 
     def stop(self, path: str) -> bool:
         """A unit that does not run yet is no longer wanted. True: it is just being started, and will have to end."""
-        fork = self._fork_of.get(path)
+        fork = self.fork_of.get(path)
         if fork is None:
             return False
         waiting = [unit for unit in self._queued[fork] if unit.path != path]
@@ -77,5 +78,5 @@ class Forks:
     def adopt(self, walk: Walk, paths: Iterable[str]) -> None:
         for path in paths:
             frame, i = walk.flight[path]
-            self._fork_of[path] = frame.path(i)
+            self.fork_of[path] = frame.path(i)
             self._queued.setdefault(frame.path(i), deque())

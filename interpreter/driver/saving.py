@@ -37,14 +37,13 @@ class Saving:
         self._ctx = ctx
         self._last = 0
         self.due = _LEAST
-        ctx.positions = {}
+        self.positions: dict[str, list[int]] = {}  # of open records, by name
+        ctx.positions = self.positions
 
     def done(self, flight: Flight) -> None:
         """An operation is over: no snapshot needs its records any more."""
-        positions = self._ctx.positions
-        assert positions is not None
         for name in flight.record_names():
-            positions.pop(name, None)
+            self.positions.pop(name, None)
 
     def consider(self, walk: Walk, flights: Iterable[Flight], forks: Forks) -> None:
         """Take a snapshot if it is lighter than the records since the last one."""

@@ -33,12 +33,8 @@ def plan_workflow(
     """
     require_sound(plan)
     own = name or plan.name
-    runner = Runner(plan, functions, evaluator, own, spawn_over)
-
-    async def body(ctx: DurableContext, **inputs: Any) -> Any:
-        return await runner.run(ctx, inputs)
-
-    return Workflow(own, body, Params.of(body, own), **options)
+    run = Runner(plan, functions, evaluator, own, spawn_over).run
+    return Workflow(own, run, Params.of(run, own), **options)
 
 
 class Runner:
@@ -53,7 +49,8 @@ class Runner:
         self._variables = plan.meta.get("variables") or {}
         self._calls: dict[Any, Any] = {}
 
-    async def run(self, ctx: DurableContext, given: dict[str, Any]) -> Any:
+    async def run(self, ctx: DurableContext, /, **given: Any) -> Any:
+        """The body of the workflow."""
         drive, first = self.begin(ctx, given)
         end = await drive.run(first)
         if units.unit_in(given) is not None:
