@@ -27,6 +27,25 @@ from interpreter.walker.records import Record, Settled
 class Drive:
     """One walk of one task, from its first record to its end."""
 
+    __slots__ = (
+        "_dropped",
+        "_end",
+        "_inline",
+        "_notes",
+        "_positions",
+        "_saving",
+        "_timers",
+        "_why",
+        "calls",
+        "ctx",
+        "flights",
+        "forks",
+        "functions",
+        "inputs",
+        "walk",
+        "workflow",
+    )
+
     def __init__(self, ctx: DurableContext, walk: Walk, functions: Functions, workflow: str, calls: dict[Any, Any]):
         self.ctx = ctx
         self.walk = walk
@@ -40,7 +59,7 @@ class Drive:
         self._notes = Notes(ctx)
         self._saving = Saving(ctx)
         self._positions = self._saving.positions
-        self._end: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._end: asyncio.Future[None] | None = None  # of a walk that has several operations under way
         self._inline: asyncio.Task[Any] | None = None
         self._why: str | None = None
         self._dropped = False  # since the walker was fed last
@@ -52,10 +71,9 @@ class Drive:
             await self._notes.load()
         try:
             started = self._resume(first) if isinstance(first, Resumed) else self._feed(first)
-            for flight in await self._chain(started):
-                self._launch(flight)
+            started = await self._chain(started)
             if self.walk.settled is None:
-                await self._end
+                await self._side_by_side(started)
         finally:
             self._drop_all()
         self._notes.close()
@@ -80,6 +98,15 @@ class Drive:
             raise Cancelled(self._why) from None
         finally:
             self._inline = None
+
+    async def _side_by_side(self, started: list[Flight]) -> None:
+        """Several operations at once, in tasks of their own, until the walk ends."""
+        self._end = asyncio.get_running_loop().create_future()
+        for flight in started:
+            self._launch(flight)
+        if self._why is not None:
+            raise Cancelled(self._why)
+        await self._end
 
     def name_of(self, command: SetTimer) -> str:
         """The name of a timer: of an owner's, with the attempt that it belongs to."""
@@ -114,10 +141,10 @@ class Drive:
             pass
         except BaseException as exc:
             # A stop, or an error of ours: the task's own code must end with it.
-            if not self._end.done():
+            if self._end is not None and not self._end.done():
                 self._end.set_exception(exc)
         else:
-            if self.walk.settled is not None and not self._end.done():
+            if self.walk.settled is not None and self._end is not None and not self._end.done():
                 self._end.set_result(None)
 
     def _landed(self, flight: Flight, outcome: Any) -> list[Flight]:
@@ -229,7 +256,7 @@ class Drive:
         self._why = why
         if self._inline is not None:
             self._inline.cancel()
-        elif not self._end.done():
+        elif self._end is not None and not self._end.done():
             self._end.set_exception(Cancelled(why))
         self._drop_all()
 
@@ -237,7 +264,7 @@ class Drive:
         for flight in self.flights.values():
             if flight.task is not None:
                 flight.task.cancel()
-        if self._end.done() and not self._end.cancelled():
+        if self._end is not None and self._end.done() and not self._end.cancelled():
             # Whoever ended the walk another way has no use for it.
             self._end.exception()
 

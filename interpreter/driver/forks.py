@@ -15,6 +15,8 @@ class Forks:
     """Open units by their paths, each with its fork in `fork_of`. A unit is queued, then being started, then running,
     then gone."""
 
+    __slots__ = ("_doomed", "_queued", "_workflow", "fork_of", "running")
+
     def __init__(self, workflow: str) -> None:
         self.running: dict[str, Handle] = {}
         self._workflow = workflow

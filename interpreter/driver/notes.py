@@ -25,6 +25,8 @@ Key = tuple[str, str]
 class Notes:
     """Written along with the next flush, once. `_stored` is what a replay has still to come to, by path and kind."""
 
+    __slots__ = ("_ctx", "_missing", "_stored", "_written", "comparing")
+
     def __init__(self, ctx: DurableContext) -> None:
         self.comparing = False  # the walk goes through its past again
         self._ctx = ctx

@@ -33,6 +33,8 @@ _COMMANDS: Final[dict[str, Any]] = {
 class Saving:
     """When to take a snapshot of one walk, and which records it leaves open."""
 
+    __slots__ = ("_ctx", "_last", "due", "positions")
+
     def __init__(self, ctx: DurableContext) -> None:
         self._ctx = ctx
         self._last = 0
