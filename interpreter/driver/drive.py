@@ -162,7 +162,7 @@ class Drive:
         name, kind = command.path, type(command)
         children: list[Handle] | None = None
         if kind is RunCall:
-            children = [] if command.via == "workflow" else None
+            children = [] if command.call.via == "workflow" else None
         elif kind is SetTimer:
             name = self.name_of(command)
             self._timers[command.path, command.timer] = name

@@ -29,7 +29,7 @@ class Flight:
     def record_names(self) -> Iterable[str]:
         """Every name that the operation may have records under."""
         command = self.command
-        if type(command) is RunCall and command.via != "workflow":
+        if type(command) is RunCall and command.call.via != "workflow":
             return (self.name,)
         return (f"{self.name}:open",) if type(command) is OpenFork else self._names_of_attempts()
 

@@ -21,6 +21,7 @@ from interpreter.driver.failure import failed, seen_by_walker
 from interpreter.driver.moments import end_of, moment_of
 from interpreter.driver.retries import policy
 from interpreter.driver.runs import call_workflows
+from interpreter.plan import Call
 from interpreter.walker import next_try
 from interpreter.walker.commands import EmitEvent, Evaluate, OpenFork, RunCall, SetTimer, Spawn, Unit, WaitForEvent
 from interpreter.walker.records import Fired, Opened, Record, Settled
@@ -34,12 +35,11 @@ def run_call(drive: Drive, command: RunCall) -> Awaitable[Any]:
 
     Not a coroutine of its own: what is awaited on the hot path is the step itself, and its value comes out.
     """
-    if command.via == "workflow":
-        return call_workflows(drive, command)
-    key = (command.target, command.timeout, id(command.retry), command.config.get("kill"))
-    how = drive.calls.get(key) or _prepare(drive, command, key)
+    how = drive.calls.get(id(command.call)) or _prepare(drive, command.call)
     if how.simple:
         return _on_loop(drive, command, how)
+    if how.workflows:
+        return call_workflows(drive, command)
     if how.transaction:
         return _transaction(drive, command, how)
     call = _call(how.fn, command.args)
@@ -81,29 +81,37 @@ async def _transaction(drive: Drive, command: RunCall, how: How) -> Any:
 
 
 class How(NamedTuple):
-    """A call as the runtime takes it; the same for every execution of a node."""
+    """A call as the runtime takes it; the same for every execution of a node, which it keeps: its id stays its own."""
 
+    call: Call
     fn: Callable[..., Any]
-    retry: RetryPolicy
-    timeout: float | None
-    lane: Lane
-    transaction: bool
+    retry: RetryPolicy = ONCE
+    timeout: float | None = None
+    lane: Lane = "loop"
+    workflows: bool = False
+    transaction: bool = False
     simple: bool = False  # async, and without a limit: nothing but the loop is needed
 
 
-def _prepare(drive: Drive, command: RunCall, key: Any) -> How:
+def _prepare(drive: Drive, call: Call) -> How:
     try:
-        fn = drive.functions.resolve(command.target)
+        how = How(call, call_workflows, workflows=True) if call.via == "workflow" else _function(drive, call)
     except Exception as exc:
         # Recorded like any failure of the step, so that it can be retried once the function is there.
-        return How(functools.partial(_raise, exc), ONCE, None, "loop", False)
+        return How(call, functools.partial(_raise, exc))
+    drive.calls[id(call)] = how
+    return how
+
+
+def _function(drive: Drive, call: Call) -> How:
+    fn = drive.functions.resolve(call.target)
     own = policy_of(fn)
-    limit = command.timeout if command.timeout is not None else own.timeout
-    lane = own.lane or _lane(fn, limit, command.config)
+    limit = call.timeout if call.timeout is not None else own.timeout
+    lane = own.lane or _lane(fn, limit, call.config)
     asked = bool(getattr(fn, "__durable_transaction__", False))
     simple = lane == "loop" and limit is None and inspect.iscoroutinefunction(fn) and not asked
-    how = drive.calls[key] = How(fn, policy(command.retry) or own.retry, limit, lane, asked, simple)
-    return how
+    retry = policy(call.retry) or own.retry
+    return How(call, fn, retry, limit, lane, transaction=asked, simple=simple)
 
 
 async def _raise(exc: Exception, *args: Any, **kwargs: Any) -> Any:

@@ -11,6 +11,7 @@ import orjson
 from durable import DurableContext
 from interpreter.driver.flight import Flight
 from interpreter.driver.forks import Forks
+from interpreter.plan import Call
 from interpreter.walker import Evaluator, Program, Walk, restore, snapshot, unit_of
 from interpreter.walker.commands import (
     EmitEvent,
@@ -25,9 +26,7 @@ from interpreter.walker.commands import (
 
 # Fewer bytes are read and replayed in no time.
 _LEAST: Final = 16 * 1024
-_COMMANDS: Final[dict[str, Any]] = {
-    kind.tag: kind for kind in (RunCall, Evaluate, SetTimer, WaitForEvent, EmitEvent, OpenFork)
-}
+_COMMANDS: Final[dict[str, Any]] = {kind.tag: kind for kind in (Evaluate, SetTimer, WaitForEvent, EmitEvent, OpenFork)}
 
 
 class Saving:
@@ -102,8 +101,12 @@ class Resumed:
             return unit_of(self.walk, form["path"])
         if tag == Spawn.tag:
             return Spawn(form["path"], [unit_of(self.walk, path) for path in form["units"]])
+        frame, i = self.walk.flight.get(form["path"], (None, -1))
+        node = frame.layout.nodes[i] if frame is not None else None
+        if tag == RunCall.tag:
+            assert isinstance(node, Call)
+            return RunCall(form["path"], form["args"], node)
         command = _COMMANDS[tag](**form)
-        if hasattr(command, "retry"):
-            frame, i = self.walk.flight[command.path]
-            command.retry = frame.layout.nodes[i].retry
+        if hasattr(command, "retry") and node is not None:
+            command.retry = node.retry
         return command

@@ -56,7 +56,12 @@ CHILD_SETTLED: Final[dict[str, Callable[..., None]]] = {
 
 def look_at(walk: Walk, frame: Frame, i: int) -> None:
     """Something a node waits for has changed."""
-    status, rule = frame.status[i], frame.layout.rules[i]
+    layout, status = frame.layout, frame.status[i]
+    if layout.plain[i]:
+        if status == WAITING and not frame.pending[i]:
+            _join(walk, frame, i)
+        return
+    rule = layout.rules[i]
     if rule == "each":
         if status in (WAITING, RUNNING):
             _look_at_tokens(walk, frame, i)
@@ -72,18 +77,22 @@ def _consider(walk: Walk, frame: Frame, i: int, rule: str) -> None:
         if not frame.gpending[i]:
             finish(walk, frame, i, UPSTREAM_FAILED if frame.gpoisoned[i] else SKIPPED)
     elif rule == "all":
-        if frame.pending[i]:
-            return
-        if frame.poisoned[i]:
-            finish(walk, frame, i, UPSTREAM_FAILED)
-        elif frame.live[i] or frame.glive[i]:
-            (admit if frame.layout.guarded[i] else fire)(walk, frame, i)
-        else:
-            finish(walk, frame, i, SKIPPED)
+        if not frame.pending[i]:
+            _join(walk, frame, i)
     elif rule == "mirror":
         _mirror(walk, frame, i)
     else:
         _by_rule(walk, frame, i, rule)
+
+
+def _join(walk: Walk, frame: Frame, i: int) -> None:
+    """All edges of a node are there."""
+    if frame.poisoned[i]:
+        finish(walk, frame, i, UPSTREAM_FAILED)
+    elif frame.live[i] or frame.glive[i]:
+        admit(walk, frame, i)
+    else:
+        finish(walk, frame, i, SKIPPED)
 
 
 def _by_rule(walk: Walk, frame: Frame, i: int, rule: str) -> None:
@@ -167,8 +176,8 @@ def _hold_back(walk: Walk, frame: Frame, i: int) -> None:
 
 def fire(walk: Walk, frame: Frame, i: int) -> None:
     """A node starts."""
-    frame.status[i] = RUNNING
     layout = frame.layout
+    frame.status[i] = RUNNING
     if layout.owners[i]:
         frame.note(i)["attempt"] = 1
         _begin(walk, frame, i)

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import cached_property
-from typing import Any, Final
+from typing import Final
 
-from interpreter.plan import Call, Edge, Graph, Names, Node, Pass, Plan, RetryRule
+from interpreter.plan import Call, Edge, Graph, Names, Node, Pass, Plan
 from interpreter.walker.states import EDGE_TABLE
 
 EVERYTHING: Final = "*"
 _UNIT: Final = ":unit"
-CallParts = tuple[str, str, str, Any, dict[str, Any], tuple[RetryRule, ...], float | None]
 
 
 class EdgeInfo:
@@ -64,9 +63,9 @@ class Layout:
 
     __slots__ = (
         "arcs",
+        "args",
         "begins",
         "binds",
-        "calls",
         "carried",
         "edges",
         "entries",
@@ -84,10 +83,12 @@ class Layout:
         "mirrors",
         "name",
         "nodes",
+        "only_direct",
         "outs",
         "owners",
         "patient",
         "pending",
+        "plain",
         "result",
         "rules",
         "size",
@@ -111,7 +112,7 @@ class Layout:
         self.owners = [node.owner for node in graph.nodes]
         self.leaves = [not node.owner and node.kind != "wait" for node in graph.nodes]
         self.binds = [(node.bind, node.unpack) for node in graph.nodes]
-        self.calls = [_call_parts(node) for node in graph.nodes]
+        self.args = [node.args if isinstance(node, Call) else None for node in graph.nodes]
         self.guarded = [node.guard is not None for node in graph.nodes]
         self.rules = [rule_of(node) for node in graph.nodes]
         self.mirrors = [self._mirrored(node) for node in graph.nodes]
@@ -137,6 +138,8 @@ class Layout:
         # What frames count from; one that never counts a gate or a failure shares it and keeps no list of its own.
         self.zeros = [0] * self.size
         self.patient = [rule in ("all", "mirror") for rule in self.rules]
+        self.plain = [self._is_plain(i) for i in range(self.size)]
+        self.only_direct = [all(edge.direct for edge in edges) for edges in outs]
         self.arcs = [tuple(edge for edge in edges if edge.kind == "arc") for edges in outs]
         self.handlers = [any(edge.kind in ("on_success", "on_failure") for edge in edges) for edges in self.ins]
         self.watched = [any(edge.kind == "on_failure" for edge in edges) for edges in outs]
@@ -145,6 +148,10 @@ class Layout:
         for edge in self.edges:
             for handler in edge.unless:
                 self.unless_of.setdefault(handler, []).append(edge)
+
+    def _is_plain(self, i: int) -> bool:
+        """Most nodes are: they start when all their edges are there, and nothing else is to be looked at."""
+        return self.rules[i] == "all" and not (self.gated[i] or self.guarded[i] or self.owners[i])
 
     def _by_end(self) -> tuple[list[list[EdgeInfo]], list[list[EdgeInfo]]]:
         outs: list[list[EdgeInfo]] = [[] for _ in self.nodes]
@@ -239,12 +246,6 @@ def _node_may_wait(node: Node, known: set[str]) -> bool:
         return True
     child = node.kind == "call" and getattr(node, "via", "") == "workflow"
     return child or any(body in known for body in node.bodies())
-
-
-def _call_parts(node: Node) -> CallParts | None:
-    if not isinstance(node, Call):
-        return None
-    return node.id, node.via, node.target, node.args, node.config, node.retry, node.timeout
 
 
 def _through(graph: Graph) -> frozenset[str] | str:

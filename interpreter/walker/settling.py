@@ -75,10 +75,10 @@ def finish(walk: Walk, frame: Frame, i: int, status: str, chosen: Chosen = _NOTH
         walk.final(frame, i, status)
     if frame.stop is None:
         layout = frame.layout
-        for edge in layout.outs[i]:
-            if edge.direct:
-                _arrive_directly(walk, frame, edge, edge.table[status])
-            else:
+        if layout.only_direct[i]:
+            _arrive_directly(walk, frame, layout.outs[i], status)
+        else:
+            for edge in layout.outs[i]:
                 _settle_edge(walk, frame, edge, status, chosen)
         if layout.unless_of:
             _after_handler(walk, frame, i)
@@ -160,18 +160,22 @@ def _settle_edge(walk: Walk, frame: Frame, edge: EdgeInfo, status: str, chosen: 
         _arrive(walk, frame, edge, state)
 
 
-def _arrive_directly(walk: Walk, frame: Frame, edge: EdgeInfo, state: str) -> None:
-    """The same as to arrive, for the many edges that are neither gates nor arcs."""
-    target, layout = edge.target, frame.layout
-    frame.edges[edge.index] = state
-    frame.pending[target] = left = frame.pending[target] - 1
-    if state == LIVE:
-        frame.live[target] += 1
-    elif state == POISONED:
-        frame.poison(target)
-    # A join that waits for all is not looked at before its last edge: nothing could come of it.
-    if (left == 0 or not layout.patient[target]) and (frame.status[target] == WAITING or layout.rules[target] == "each"):
-        walk.todo.append((frame, target))
+def _arrive_directly(walk: Walk, frame: Frame, edges: tuple[EdgeInfo, ...], status: str) -> None:
+    """What `_settle_edge` does, for nodes whose edges are neither gates nor arcs nor conditional: most nodes."""
+    layout, pending = frame.layout, frame.pending
+    for edge in edges:
+        target, state = edge.target, edge.table[status]
+        frame.edges[edge.index] = state
+        pending[target] -= 1
+        if state == LIVE:
+            frame.live[target] += 1
+        elif state == POISONED:
+            frame.poison(target)
+        # A join that waits for all is not looked at before its last edge: nothing could come of it.
+        if layout.patient[target] and pending[target]:
+            continue
+        if frame.status[target] == WAITING or layout.rules[target] == "each":
+            walk.todo.append((frame, target))
 
 
 def _arrive(walk: Walk, frame: Frame, edge: EdgeInfo, state: str) -> None:
