@@ -76,6 +76,8 @@ class Drive:
                 await self._side_by_side(started)
         finally:
             self._drop_all()
+            # The context and its drive know each other: parted, what a walk held is free without the collector.
+            self.ctx.on_stop(_nobody)
         self._notes.close()
         assert self.walk.settled is not None
         return self.walk.settled
@@ -282,3 +284,7 @@ class Drive:
             if self.forks.is_doomed(flight.name):
                 self._stop(flight.name)
         return started
+
+
+def _nobody(why: str) -> None:
+    """Who hears of a stop after the end of a walk."""
