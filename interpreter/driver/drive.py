@@ -192,23 +192,32 @@ class Drive:
 
     def _feed(self, record: Record) -> list[Flight]:
         """Move the walker by one record, and by those that follow from it at once; the operations to begin."""
+        commands = apply(self.walk, record)
+        if len(commands) == 1 and type(commands[0]) is RunCall and not self.forks.fork_of:
+            # One step leads to the next, and to nothing else.
+            started = [self._flight(commands[0])]
+        else:
+            started = self._follow(record, commands)
+        if self._notes.comparing:
+            self._notes.fed()
+        if self.ctx.weight >= self._saving.due:
+            self._saving.consider(self.walk, self.flights.values(), self.forks)
+        return started
+
+    def _follow(self, record: Record, commands: list[Command]) -> list[Flight]:
         started: list[Flight] = []
-        answers: list[Record] = [record]
+        answers = [record]
         self._dropped = False
         for given in answers:
-            for command in apply(self.walk, given):
+            for command in commands if given is record else apply(self.walk, given):
                 if type(command) is Spawn:
                     started.append(self._flight(self.forks.admit(command)))
                 elif type(command) in PERFORM:
                     started.append(self._flight(command))
                 else:
                     self._obey(command, answers)
-            if self.forks.fork_of and type(given) is Settled:
+            if type(given) is Settled:
                 started += map(self._flight, self.forks.gone(given.path))
-        if self._notes.comparing:
-            self._notes.fed()
-        if self.ctx.weight >= self._saving.due:
-            self._saving.consider(self.walk, self.flights.values(), self.forks)
         # What was begun and given up by the same record never starts.
         return [one for one in started if self.flights.get(one.name) is one] if self._dropped else started
 

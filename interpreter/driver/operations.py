@@ -48,12 +48,12 @@ def run_call(drive: Drive, command: RunCall) -> Awaitable[Any]:
 
 def _on_loop(drive: Drive, command: RunCall, how: How) -> Awaitable[Any]:
     """The hot path: the runtime is given functions that it knows already, and so need not look at each call."""
-    given, step = command.args, drive.ctx.step
+    given = command.args
     if given is None:
-        return step(command.path, how.fn, retry=how.retry)
-    if "kwargs" in given or "key" in given:
-        return step(command.path, _spread, how.fn, given, retry=how.retry)
-    return step(command.path, how.fn, *given.get("args", ()), retry=how.retry)
+        return drive.ctx.step(command.path, how.fn, retry=how.retry)
+    if len(given) == 1 and "args" in given:
+        return drive.ctx.step(command.path, how.fn, *given["args"], retry=how.retry)
+    return drive.ctx.step(command.path, _spread, how.fn, given, retry=how.retry)
 
 
 async def _spread(fn: Callable[..., Any], given: dict[str, Any]) -> Any:

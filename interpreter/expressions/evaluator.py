@@ -148,11 +148,22 @@ def is_true(value: Any) -> bool:
 def _rendered(expr: Any, renders: list[tuple[Any, Render]]) -> Render | None:
     if not renders:
         return None
+    if len(renders) == 1:
+        return _rendered_at(expr, *renders[0])
 
     def render(scope: Scope) -> Any:
         whole = expr.copy()
         for key, part in renders:
             whole[key] = part(scope)
+        return whole
+
+    return render
+
+
+def _rendered_at(expr: Any, key: Any, part: Render) -> Render:
+    def render(scope: Scope) -> Any:
+        whole = expr.copy()
+        whole[key] = part(scope)
         return whole
 
     return render

@@ -56,12 +56,17 @@ CHILD_SETTLED: Final[dict[str, Callable[..., None]]] = {
 
 def look_at(walk: Walk, frame: Frame, i: int) -> None:
     """Something a node waits for has changed."""
-    layout, status = frame.layout, frame.status[i]
-    if layout.plain[i]:
-        if status == WAITING and not frame.pending[i]:
+    if not frame.layout.plain[i]:
+        _look_closely(walk, frame, i)
+    elif frame.status[i] == WAITING and not frame.pending[i]:
+        if frame.live[i] and not frame.poisoned[i]:
+            _fire_leaf(walk, frame, i)
+        else:
             _join(walk, frame, i)
-        return
-    rule = layout.rules[i]
+
+
+def _look_closely(walk: Walk, frame: Frame, i: int) -> None:
+    status, rule = frame.status[i], frame.layout.rules[i]
     if rule == "each":
         if status in (WAITING, RUNNING):
             _look_at_tokens(walk, frame, i)
@@ -176,12 +181,17 @@ def _hold_back(walk: Walk, frame: Frame, i: int) -> None:
 
 def fire(walk: Walk, frame: Frame, i: int) -> None:
     """A node starts."""
-    layout = frame.layout
-    frame.status[i] = RUNNING
-    if layout.owners[i]:
+    if frame.layout.owners[i]:
+        frame.status[i] = RUNNING
         frame.note(i)["attempt"] = 1
         _begin(walk, frame, i)
-        return
+    else:
+        _fire_leaf(walk, frame, i)
+
+
+def _fire_leaf(walk: Walk, frame: Frame, i: int) -> None:
+    layout = frame.layout
+    frame.status[i] = RUNNING
     try:
         FIRE[layout.kinds[i]](walk, frame, i, layout.nodes[i])
     except ExpressionError as error:

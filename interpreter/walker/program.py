@@ -10,10 +10,12 @@ from functools import cached_property
 from typing import Final
 
 from interpreter.plan import Call, Edge, Graph, Names, Node, Pass, Plan
-from interpreter.walker.states import EDGE_TABLE
+from interpreter.walker.states import EDGE_TABLE, FINAL
 
 EVERYTHING: Final = "*"
 _UNIT: Final = ":unit"
+# An edge by its position, the state it gets, the node it leads to, and whether that node waits for all its edges.
+Way = tuple[int, str, int, bool]
 
 
 class EdgeInfo:
@@ -83,10 +85,8 @@ class Layout:
         "mirrors",
         "name",
         "nodes",
-        "only_direct",
         "outs",
         "owners",
-        "patient",
         "pending",
         "plain",
         "result",
@@ -94,7 +94,9 @@ class Layout:
         "size",
         "through",
         "unless_of",
+        "unpacks",
         "watched",
+        "ways",
         "zeros",
     )
 
@@ -111,7 +113,8 @@ class Layout:
         self.kinds = [node.kind for node in graph.nodes]
         self.owners = [node.owner for node in graph.nodes]
         self.leaves = [not node.owner and node.kind != "wait" for node in graph.nodes]
-        self.binds = [(node.bind, node.unpack) for node in graph.nodes]
+        self.binds = [node.bind for node in graph.nodes]
+        self.unpacks = [node.unpack for node in graph.nodes]
         self.args = [node.args if isinstance(node, Call) else None for node in graph.nodes]
         self.guarded = [node.guard is not None for node in graph.nodes]
         self.rules = [rule_of(node) for node in graph.nodes]
@@ -137,9 +140,7 @@ class Layout:
         self.gates = any(self.gated)
         # What frames count from; one that never counts a gate or a failure shares it and keeps no list of its own.
         self.zeros = [0] * self.size
-        self.patient = [rule in ("all", "mirror") for rule in self.rules]
         self.plain = [self._is_plain(i) for i in range(self.size)]
-        self.only_direct = [all(edge.direct for edge in edges) for edges in outs]
         self.arcs = [tuple(edge for edge in edges if edge.kind == "arc") for edges in outs]
         self.handlers = [any(edge.kind in ("on_success", "on_failure") for edge in edges) for edges in self.ins]
         self.watched = [any(edge.kind == "on_failure" for edge in edges) for edges in outs]
@@ -148,6 +149,17 @@ class Layout:
         for edge in self.edges:
             for handler in edge.unless:
                 self.unless_of.setdefault(handler, []).append(edge)
+        self.ways = [self._ways(i) for i in range(self.size)]
+
+    def _ways(self, i: int) -> dict[str, tuple[Way, ...]] | None:
+        """What the end of a node does to its edges, by its state; none where it depends on more than that."""
+        if i in self.unless_of or not all(edge.direct for edge in self.outs[i]):
+            return None
+        return {status: tuple(self._way(edge, status) for edge in self.outs[i]) for status in FINAL}
+
+    def _way(self, edge: EdgeInfo, status: str) -> Way:
+        # A join that waits for all is not looked at before its last edge: nothing could come of it.
+        return edge.index, edge.table[status], edge.target, self.rules[edge.target] in ("all", "mirror")
 
     def _is_plain(self, i: int) -> bool:
         """Most nodes are: they start when all their edges are there, and nothing else is to be looked at."""

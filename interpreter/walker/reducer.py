@@ -181,7 +181,7 @@ def _drain(walk: Walk) -> None:
             else:
                 _look_at_frame(walk, frame, i)
         todo.clear()
-        if walk.settled is not None:
+        if walk.settled is not None or (walk.flight and not walk.parked):
             return
         moved = walk.parked and unpark(walk)
         if not moved and not walk.flight and not todo:
