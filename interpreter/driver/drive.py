@@ -151,12 +151,12 @@ class Drive:
 
     def _landed(self, flight: Flight, outcome: Any) -> list[Flight]:
         """An operation is done: what follows from it."""
-        del self.flights[flight.name]
-        command = flight.command
+        name, command = flight.name, flight.command
+        del self.flights[name]
         if type(command) is RunCall and type(outcome) is not Settled:
             # A step that succeeded, the hot case: its records have its own name.
-            self._positions.pop(command.path, None)
-            return self._feed(Settled(command.path, "succeeded", outcome))
+            self._positions.pop(name, None)
+            return self._feed(Settled(name, "succeeded", outcome))
         self._saving.done(flight)
         return self._units_of(command) if type(command) is Spawn else self._feed(outcome)
 

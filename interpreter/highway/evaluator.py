@@ -74,15 +74,23 @@ class HighwayTemplates(Templates):
             return lambda scope: scope.globals.get(name, MISSING)
         if head in _SPECIAL or (part and part != "output" and head not in self._events):
             return super().finder(name)
-        return self._task_finder(name, head, output_name(head))
+        return self._finder_of_part(name, head) if part else self._finder_of_task(name)
 
-    def _task_finder(self, name: str, head: str, output: str) -> Find:
+    def _finder_of_task(self, name: str) -> Find:
+        output = output_name(name)
+
         def find(scope: Scope) -> Any:
-            value = scope.lookup(head)
-            if value is MISSING:
-                value = scope.lookup(output)
-            elif head != name:
-                value = MISSING
+            value = scope.lookup_either(name, output)
+            return self.resolve(scope, name) if value is MISSING else value
+
+        return find
+
+    def _finder_of_part(self, name: str, task: str) -> Find:
+        """The whole output of a task, unless its name is bound to something else that has such a part."""
+        output = output_name(task)
+
+        def find(scope: Scope) -> Any:
+            value = scope.lookup(output) if scope.lookup(task) is MISSING else MISSING
             return self.resolve(scope, name) if value is MISSING else value
 
         return find
