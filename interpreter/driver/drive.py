@@ -7,25 +7,44 @@ records in the order of their positions, on the first run and on every replay, s
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
 from typing import Any
 
-from durable import DurableContext
+from durable import DurableContext, Handle, StepFailed
 from durable.errors import Cancelled
 from interpreter.driver import units
-from interpreter.driver.flight import Flight, is_workflow_call
+from interpreter.driver.failure import failed
+from interpreter.driver.flight import Flight
 from interpreter.driver.forks import Forks
 from interpreter.driver.functions_protocol import Functions
 from interpreter.driver.notes import Notes
 from interpreter.driver.operations import PERFORM
 from interpreter.driver.saving import Resumed, Saving
 from interpreter.walker import Walk, apply
-from interpreter.walker.commands import Cancel, CancelTimer, Command, Note, SetTimer, SettleRun, Spawn, Unit
+from interpreter.walker.commands import Cancel, CancelTimer, Command, Note, RunCall, SetTimer, SettleRun, Spawn, Unit
 from interpreter.walker.records import Record, Settled
 
 
 class Drive:
     """One walk of one task, from its first record to its end."""
+
+    __slots__ = (
+        "_dropped",
+        "_end",
+        "_inline",
+        "_notes",
+        "_positions",
+        "_saving",
+        "_timers",
+        "_why",
+        "calls",
+        "ctx",
+        "flights",
+        "forks",
+        "functions",
+        "inputs",
+        "walk",
+        "workflow",
+    )
 
     def __init__(self, ctx: DurableContext, walk: Walk, functions: Functions, workflow: str, calls: dict[Any, Any]):
         self.ctx = ctx
@@ -39,37 +58,41 @@ class Drive:
         self._timers: dict[tuple[str, str], str] = {}  # the names of owners' timers, by path and kind
         self._notes = Notes(ctx)
         self._saving = Saving(ctx)
-        self._end: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._positions = self._saving.positions
+        self._end: asyncio.Future[None] | None = None  # of a walk that has several operations under way
         self._inline: asyncio.Task[Any] | None = None
         self._why: str | None = None
+        self._dropped = False  # since the walker was fed last
         ctx.on_stop(self._told_to_stop)
 
     async def run(self, first: Record | Resumed) -> SettleRun:
         """Walk to the end, from the first record or from where a snapshot stands."""
-        await self._notes.load()
+        if self.ctx.replaying:
+            await self._notes.load()
         try:
             started = self._resume(first) if isinstance(first, Resumed) else self._feed(first)
-            await self._walk_on(started)
+            started = await self._chain(started)
+            if self.walk.settled is None:
+                await self._side_by_side(started)
         finally:
             self._drop_all()
+            # The context and its drive know each other: parted, what a walk held is free without the collector.
+            self.ctx.on_stop(_nobody)
         self._notes.close()
         assert self.walk.settled is not None
         return self.walk.settled
 
-    async def _walk_on(self, started: list[Flight]) -> None:
-        """A chain of operations runs right here; several at once, in tasks of their own."""
-        started = await self._chain(started)
-        for flight in started:
-            self._launch(flight)
-        if self.walk.settled is None:
-            await self._end
-
     async def _chain(self, started: list[Flight]) -> list[Flight]:
+        """Operations that follow one from another run right here; where several are to begin, they are given back."""
         self._inline = asyncio.current_task()
         try:
             while len(started) == 1 and len(self.flights) == 1:
-                record = await self._perform(started[0])
-                started = self._landed(started[0], record)
+                flight = started[0]
+                try:
+                    outcome = await PERFORM[type(flight.command)](self, flight.command)
+                except StepFailed as exc:
+                    outcome = failed(self.ctx, flight.command.path, exc)
+                started = self._landed(flight, outcome)
             return started
         except asyncio.CancelledError:
             if self._why is None or self._inline is None or self._inline.uncancel():
@@ -77,6 +100,15 @@ class Drive:
             raise Cancelled(self._why) from None
         finally:
             self._inline = None
+
+    async def _side_by_side(self, started: list[Flight]) -> None:
+        """Several operations at once, in tasks of their own, until the walk ends."""
+        self._end = asyncio.get_running_loop().create_future()
+        for flight in started:
+            self._launch(flight)
+        if self._why is not None:
+            raise Cancelled(self._why)
+        await self._end
 
     def name_of(self, command: SetTimer) -> str:
         """The name of a timer: of an owner's, with the attempt that it belongs to."""
@@ -96,8 +128,11 @@ class Drive:
         """Perform operations one after another as long as each leads to the next; others get tasks of their own."""
         try:
             while True:
-                record = await self._perform(flight)
-                started = self._landed(flight, record)
+                try:
+                    outcome = await PERFORM[type(flight.command)](self, flight.command)
+                except StepFailed as exc:
+                    outcome = failed(self.ctx, flight.command.path, exc)
+                started = self._landed(flight, outcome)
                 if not started:
                     break
                 for other in started[1:]:
@@ -108,32 +143,35 @@ class Drive:
             pass
         except BaseException as exc:
             # A stop, or an error of ours: the task's own code must end with it.
-            if not self._end.done():
+            if self._end is not None and not self._end.done():
                 self._end.set_exception(exc)
         else:
-            if self.walk.settled is not None and not self._end.done():
+            if self.walk.settled is not None and self._end is not None and not self._end.done():
                 self._end.set_result(None)
 
-    def _perform(self, flight: Flight) -> Awaitable[Record | None]:
-        return PERFORM[type(flight.command)](self, flight.command)
-
-    def _landed(self, flight: Flight, record: Record | None) -> list[Flight]:
-        """An operation is done: what follows from its record."""
-        del self.flights[flight.name]
+    def _landed(self, flight: Flight, outcome: Any) -> list[Flight]:
+        """An operation is done: what follows from it."""
+        name, command = flight.name, flight.command
+        del self.flights[name]
+        if type(command) is RunCall and type(outcome) is not Settled:
+            # A step that succeeded, the hot case: its records have its own name.
+            self._positions.pop(name, None)
+            return self._feed(Settled(name, "succeeded", outcome))
         self._saving.done(flight)
-        return self._units_of(flight.command) if record is None else self._feed(record)
+        return self._units_of(command) if type(command) is Spawn else self._feed(outcome)
 
     def _flight(self, command: Any) -> Flight:
-        name, children = command.path, None
-        if type(command) is SetTimer:
+        name, kind = command.path, type(command)
+        children: list[Handle] | None = None
+        if kind is RunCall:
+            children = [] if command.call.via == "workflow" else None
+        elif kind is SetTimer:
             name = self.name_of(command)
             self._timers[command.path, command.timer] = name
-        elif type(command) is Spawn:
+        elif kind is Spawn:
             name = f"{name}:spawn"
-        elif type(command) is Unit:
+        elif kind is Unit:
             children = [self.forks.running[name]]
-        elif is_workflow_call(command):
-            children = []
         flight = self.flights[name] = Flight(name, command, children)
         return flight
 
@@ -154,23 +192,34 @@ class Drive:
 
     def _feed(self, record: Record) -> list[Flight]:
         """Move the walker by one record, and by those that follow from it at once; the operations to begin."""
+        commands = apply(self.walk, record)
+        if len(commands) == 1 and type(commands[0]) is RunCall and not self.forks.fork_of:
+            # One step leads to the next, and to nothing else.
+            started = [self._flight(commands[0])]
+        else:
+            started = self._follow(record, commands)
+        if self._notes.comparing:
+            self._notes.fed()
+        if self.ctx.weight >= self._saving.due:
+            self._saving.consider(self.walk, self.flights.values(), self.forks)
+        return started
+
+    def _follow(self, record: Record, commands: list[Command]) -> list[Flight]:
         started: list[Flight] = []
-        answers: list[Record] = [record]
+        answers = [record]
+        self._dropped = False
         for given in answers:
-            for command in apply(self.walk, given):
+            for command in commands if given is record else apply(self.walk, given):
                 if type(command) is Spawn:
                     started.append(self._flight(self.forks.admit(command)))
                 elif type(command) in PERFORM:
                     started.append(self._flight(command))
                 else:
                     self._obey(command, answers)
-            if type(given) is Settled and (following := self.forks.gone(given.path)) is not None:
-                started.append(self._flight(following))
-        self._notes.fed()
-        if self.ctx.weight >= self._saving.due:
-            self._saving.consider(self.walk, self.flights.values(), self.forks)
+            if type(given) is Settled:
+                started += map(self._flight, self.forks.gone(given.path))
         # What was begun and given up by the same record never starts.
-        return [flight for flight in started if self.flights.get(flight.name) is flight]
+        return [one for one in started if self.flights.get(one.name) is one] if self._dropped else started
 
     def _obey(self, command: Command, answers: list[Record]) -> None:
         """What takes no time: notes, and ends of operations that are no longer wanted."""
@@ -206,6 +255,7 @@ class Drive:
         """End an operation without its record: the step that it runs is cancelled, in a process of its own killed.
         Where it had a record already, a replay comes to the same point and passes over it."""
         del self.flights[flight.name]
+        self._dropped = True
         if flight.task is not None:
             flight.task.cancel()
         self._saving.done(flight)
@@ -217,7 +267,7 @@ class Drive:
         self._why = why
         if self._inline is not None:
             self._inline.cancel()
-        elif not self._end.done():
+        elif self._end is not None and not self._end.done():
             self._end.set_exception(Cancelled(why))
         self._drop_all()
 
@@ -225,7 +275,7 @@ class Drive:
         for flight in self.flights.values():
             if flight.task is not None:
                 flight.task.cancel()
-        if self._end.done() and not self._end.cancelled():
+        if self._end is not None and self._end.done() and not self._end.cancelled():
             # Whoever ended the walk another way has no use for it.
             self._end.exception()
 
@@ -243,3 +293,7 @@ class Drive:
             if self.forks.is_doomed(flight.name):
                 self._stop(flight.name)
         return started
+
+
+def _nobody(why: str) -> None:
+    """Who hears of a stop after the end of a walk."""

@@ -7,6 +7,7 @@ from typing import Any
 from durable import ChildFailed, DurableContext, EventTimeout, StepFailed
 from durable.failures import describe
 from interpreter.walker.commands import SettleRun
+from interpreter.walker.records import Settled
 
 
 def seen_by_walker(exc: Exception) -> dict[str, Any]:
@@ -36,6 +37,11 @@ def voids_of(ctx: DurableContext, exc: Exception) -> list[list[Any]]:
     if not isinstance(exc, ChildFailed):
         return own
     return [*own, *([child, None] for child in exc.error.get("children", [exc.child]))]
+
+
+def failed(ctx: DurableContext, path: str, exc: Exception) -> Settled:
+    """A recorded failure as the walker takes it, with what a retry of the run takes back."""
+    return Settled(path, "failed", error=seen_by_walker(exc), voids=voids_of(ctx, exc))
 
 
 def of_run(end: SettleRun) -> StepFailed:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from durable import Handle
@@ -26,21 +26,18 @@ class Flight:
         self.stopping = False
         self.task: asyncio.Task[None] | None = None
 
-    def record_names(self) -> Iterator[str]:
+    def record_names(self) -> Iterable[str]:
         """Every name that the operation may have records under."""
         command = self.command
-        if type(command) is OpenFork:
-            yield f"{self.name}:open"
-            return
+        if type(command) is RunCall and command.call.via != "workflow":
+            return (self.name,)
+        return (f"{self.name}:open",) if type(command) is OpenFork else self._names_of_attempts()
+
+    def _names_of_attempts(self) -> Iterator[str]:
+        command = self.command
         yield self.name
-        calls = is_workflow_call(command)
-        if calls:
+        if type(command) is RunCall:
             yield f"{self.name}:start"
-        if calls or type(command) is WaitForEvent:
+        if type(command) in (RunCall, WaitForEvent):
             for attempt in range(2, 1 + sum(rule.attempts for rule in command.retry)):
                 yield from (f"{self.name}~{attempt}{part}" for part in ("", ":rest", ":start"))
-
-
-def is_workflow_call(command: Any) -> bool:
-    """Whether a command starts runs of other workflows."""
-    return type(command) is RunCall and command.via == "workflow"

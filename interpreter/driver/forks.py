@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Iterable
 from typing import Any
 
@@ -10,46 +10,50 @@ from durable import Handle
 from interpreter.walker import Walk, unit_of
 from interpreter.walker.commands import Spawn, Unit
 
+# By path, so that a unit is taken out of the middle at once: stopping a fork takes out all of them.
+Queue = OrderedDict[str, Unit]
+
 
 class Forks:
-    """Open units by their paths. A unit is queued, then being started, then running, then gone."""
+    """Open units by their paths, each with its fork in `fork_of`. A unit is queued, then being started, then running,
+    then gone."""
+
+    __slots__ = ("_doomed", "_queued", "_workflow", "fork_of", "running")
 
     def __init__(self, workflow: str) -> None:
         self.running: dict[str, Handle] = {}
         self._workflow = workflow
-        self._fork_of: dict[str, str] = {}
-        self._queued: dict[str, deque[Unit]] = {}
+        self.fork_of: dict[str, str] = {}
+        self._queued: dict[str, Queue] = {}
         self._doomed: set[str] = set()  # to be stopped as soon as they have been started
 
     def admit(self, command: Spawn) -> Spawn:
         """A fork opens: what to start at once. The others come when one of these has gone."""
         first = command.units if command.cap is None else command.units[: command.cap]
-        self._queued[command.path] = deque(command.units[len(first) :])
-        self._fork_of |= {unit.path: command.path for unit in command.units}
+        self._queued[command.path] = _queue(command.units[len(first) :])
+        self.fork_of |= {unit.path: command.path for unit in command.units}
         return Spawn(command.path, first)
 
     def started(self, units: Iterable[Unit], handles: Iterable[Handle]) -> None:
         self.running |= {unit.path: handle for unit, handle in zip(units, handles, strict=True)}
 
-    def gone(self, path: str) -> Spawn | None:
+    def gone(self, path: str) -> list[Spawn]:
         """A unit has ended: the next of its fork, if one waits."""
         self.running.pop(path, None)
         self._doomed.discard(path)
-        fork = self._fork_of.pop(path, None)
+        fork = self.fork_of.pop(path, None)
         queue = self._queued.get(fork) if fork is not None else None
         if not queue:
-            return None
-        unit = queue.popleft()
-        return Spawn(unit.path, [unit])
+            return []
+        _, unit = queue.popitem(last=False)
+        return [Spawn(unit.path, [unit])]
 
     def stop(self, path: str) -> bool:
         """A unit that does not run yet is no longer wanted. True: it is just being started, and will have to end."""
-        fork = self._fork_of.get(path)
+        fork = self.fork_of.get(path)
         if fork is None:
             return False
-        waiting = [unit for unit in self._queued[fork] if unit.path != path]
-        if len(waiting) < len(self._queued[fork]):
-            self._queued[fork] = deque(waiting)
+        if self._queued[fork].pop(path, None) is not None:
             return False
         self._doomed.add(path)
         return True
@@ -63,19 +67,23 @@ class Forks:
         """As JSON: paths only, for the walk knows the rest."""
         return {
             "running": {path: handle.task_id for path, handle in self.running.items()},
-            "queued": {fork: [unit.path for unit in queue] for fork, queue in self._queued.items() if queue},
+            "queued": {fork: list(queue) for fork, queue in self._queued.items() if queue},
             "doomed": sorted(self._doomed),
         }
 
     def restore(self, walk: Walk, form: dict[str, Any]) -> None:
         """Go on from a snapshot; units that were just being started come with their command, by `adopt`."""
         self.running = {path: Handle(task_id, self._workflow) for path, task_id in form["running"].items()}
-        self._queued = {fork: deque(unit_of(walk, path) for path in paths) for fork, paths in form["queued"].items()}
+        self._queued = {fork: _queue(unit_of(walk, path) for path in paths) for fork, paths in form["queued"].items()}
         self._doomed = set(form["doomed"])
-        self.adopt(walk, [*self.running, *(unit.path for queue in self._queued.values() for unit in queue)])
+        self.adopt(walk, [*self.running, *(path for queue in self._queued.values() for path in queue)])
 
     def adopt(self, walk: Walk, paths: Iterable[str]) -> None:
         for path in paths:
             frame, i = walk.flight[path]
-            self._fork_of[path] = frame.path(i)
-            self._queued.setdefault(frame.path(i), deque())
+            self.fork_of[path] = frame.path(i)
+            self._queued.setdefault(frame.path(i), Queue())
+
+
+def _queue(units: Iterable[Unit]) -> Queue:
+    return Queue((unit.path, unit) for unit in units)

@@ -25,7 +25,10 @@ Key = tuple[str, str]
 class Notes:
     """Written along with the next flush, once. `_stored` is what a replay has still to come to, by path and kind."""
 
+    __slots__ = ("_ctx", "_missing", "_stored", "_written", "comparing")
+
     def __init__(self, ctx: DurableContext) -> None:
+        self.comparing = False  # the walk goes through its past again
         self._ctx = ctx
         self._stored: dict[Key, list[Any]] | None = None
         self._missing: list[Note] = []
@@ -33,13 +36,12 @@ class Notes:
 
     async def load(self) -> None:
         """Read what was written about the part of the past that is about to happen again."""
-        if not self._ctx.replaying:
-            return
         stored = defaultdict[Key, list[Any]](list)
         first, last = _id(self._ctx.task_id, self._ctx.snapshot_pos + 1), _id(self._ctx.task_id, 2**32 - 1)
         for path, what, fields in await self._ctx.logged(LEVEL, first, last):
             stored[path, what].append(fields["data"])
         self._stored = dict(stored)
+        self.comparing = True
 
     def keep(self, note: Note) -> None:
         if self._stored is None:
@@ -52,7 +54,7 @@ class Notes:
         """The walker has taken a record in. After the last of the past, nothing may be left that it did not come to."""
         if self._stored is None or self._ctx.replaying:
             return
-        left, self._stored = self._stored, None
+        left, self._stored, self.comparing = self._stored, None, False
         for (path, what), written in left.items():
             if written:
                 raise self._diverged(path, f"{_said(what, written[0])}, but now it is nothing of that kind")

@@ -1,7 +1,7 @@
 """How each command is performed through the DurableContext: one function a command, its record at the end.
 
 The name of every operation comes from the path of its node, so a replay asks for the same ones. A failure of
-user code is a record; whatever else is raised ends this copy of the task.
+user code (`StepFailed`) becomes a record; whatever else is raised ends this copy of the task.
 """
 
 from __future__ import annotations
@@ -12,16 +12,17 @@ from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from durable import EventTimeout, RetryPolicy, StepFailed, current_step
+from durable import EventTimeout, RetryPolicy, current_step
 from durable.lanes import lane_of
 from durable.retry import ONCE
 from durable.workflow import Lane, policy_of
 from interpreter.driver import units
-from interpreter.driver.failure import seen_by_walker, voids_of
+from interpreter.driver.failure import failed, seen_by_walker
 from interpreter.driver.limits import limited
 from interpreter.driver.moments import end_of, moment_of
 from interpreter.driver.retries import policy
 from interpreter.driver.runs import call_workflows
+from interpreter.plan import Call
 from interpreter.walker import next_try
 from interpreter.walker.commands import EmitEvent, Evaluate, OpenFork, RunCall, SetTimer, Spawn, Unit, WaitForEvent
 from interpreter.walker.records import Fired, Opened, Record, Settled
@@ -30,37 +31,30 @@ if TYPE_CHECKING:
     from interpreter.driver.drive import Drive
 
 
-async def run_call(drive: Drive, command: RunCall) -> Record:
-    """A function as a step with its own retries and timeout, or other workflows as runs."""
-    if command.via == "workflow":
-        return await call_workflows(drive, command)
-    try:
-        key = (command.target, command.timeout, id(command.retry), command.config.get("kill"))
-        how = drive.calls.get(key) or _prepare(drive, command, key)
-        if how.transaction:
-            return Settled(command.path, value=await _transaction(drive, command, how))
-        if how.simple:
-            return Settled(command.path, value=await _on_loop(drive, command, how))
-        call, path = _call(how.fn, command.args), command.path
-        value = await drive.ctx.step(path, call, retry=how.retry, timeout=how.timeout, lane=how.lane)
-        return Settled(path, value=value)
-    except StepFailed as exc:
-        return failed(drive, command.path, exc)
+def run_call(drive: Drive, command: RunCall) -> Awaitable[Any]:
+    """A function as a step with its own retries and timeout, or other workflows as runs.
 
-
-def failed(drive: Drive, path: str, exc: Exception) -> Settled:
-    """A recorded failure, with what a retry of the run takes back."""
-    return Settled(path, "failed", error=seen_by_walker(exc), voids=voids_of(drive.ctx, exc))
+    Not a coroutine of its own: what is awaited on the hot path is the step itself, and its value comes out.
+    """
+    how = drive.calls.get(id(command.call)) or _prepare(drive, command.call)
+    if how.simple:
+        return _on_loop(drive, command, how)
+    if how.workflows:
+        return call_workflows(drive, command)
+    if how.transaction:
+        return _transaction(drive, command, how)
+    call = _call(how.fn, command.args)
+    return drive.ctx.step(command.path, call, retry=how.retry, timeout=how.timeout, lane=how.lane)
 
 
 def _on_loop(drive: Drive, command: RunCall, how: How) -> Awaitable[Any]:
     """The hot path: the runtime is given functions that it knows already, and so need not look at each call."""
-    given, step = command.args, drive.ctx.step
+    given = command.args
     if given is None:
-        return step(command.path, how.fn, retry=how.retry)
-    if "kwargs" not in given and "key" not in given:
-        return step(command.path, how.fn, *given.get("args", ()), retry=how.retry)
-    return step(command.path, _spread, how.fn, given, retry=how.retry)
+        return drive.ctx.step(command.path, how.fn, retry=how.retry)
+    if len(given) == 1 and "args" in given:
+        return drive.ctx.step(command.path, how.fn, *given["args"], retry=how.retry)
+    return drive.ctx.step(command.path, _spread, how.fn, given, retry=how.retry)
 
 
 async def _spread(fn: Callable[..., Any], given: dict[str, Any]) -> Any:
@@ -88,29 +82,37 @@ async def _transaction(drive: Drive, command: RunCall, how: How) -> Any:
 
 
 class How(NamedTuple):
-    """A call as the runtime takes it; the same for every execution of a node."""
+    """A call as the runtime takes it; the same for every execution of a node, which it keeps: its id stays its own."""
 
+    call: Call
     fn: Callable[..., Any]
-    retry: RetryPolicy
-    timeout: float | None
-    lane: Lane
-    transaction: bool
+    retry: RetryPolicy = ONCE
+    timeout: float | None = None
+    lane: Lane = "loop"
+    workflows: bool = False
+    transaction: bool = False
     simple: bool = False  # async, and without a limit: nothing but the loop is needed
 
 
-def _prepare(drive: Drive, command: RunCall, key: Any) -> How:
+def _prepare(drive: Drive, call: Call) -> How:
     try:
-        fn = drive.functions.resolve(command.target)
+        how = How(call, call_workflows, workflows=True) if call.via == "workflow" else _function(drive, call)
     except Exception as exc:
         # Recorded like any failure of the step, so that it can be retried once the function is there.
-        return How(functools.partial(_raise, exc), ONCE, None, "loop", False)
-    own = policy_of(fn)
-    limit = command.timeout if command.timeout is not None else own.timeout
-    lane = own.lane or _lane(fn, limit, command.config)
-    asked = bool(getattr(fn, "__durable_transaction__", False))
-    simple = lane == "loop" and limit is None and inspect.iscoroutinefunction(fn)
-    how = drive.calls[key] = How(fn, policy(command.retry) or own.retry, limit, lane, asked, simple)
+        return How(call, functools.partial(_raise, exc))
+    drive.calls[id(call)] = how
     return how
+
+
+def _function(drive: Drive, call: Call) -> How:
+    fn = drive.functions.resolve(call.target)
+    own = policy_of(fn)
+    limit = call.timeout if call.timeout is not None else own.timeout
+    lane = own.lane or _lane(fn, limit, call.config)
+    asked = bool(getattr(fn, "__durable_transaction__", False))
+    simple = lane == "loop" and limit is None and inspect.iscoroutinefunction(fn) and not asked
+    retry = policy(call.retry) or own.retry
+    return How(call, fn, retry, limit, lane, transaction=asked, simple=simple)
 
 
 async def _raise(exc: Exception, *args: Any, **kwargs: Any) -> Any:
@@ -140,10 +142,7 @@ async def evaluate(drive: Drive, command: Evaluate) -> Record:
     async def look() -> Any:
         return drive.walk.evaluator.value(command.expr, drive.walk.scope(command.path))
 
-    try:
-        return Settled(command.path, value=await drive.ctx.step(command.path, look))
-    except StepFailed as exc:
-        return failed(drive, command.path, exc)
+    return Settled(command.path, value=await drive.ctx.step(command.path, look))
 
 
 async def set_timer(drive: Drive, command: SetTimer) -> Record:
@@ -164,7 +163,7 @@ async def wait_for_event(drive: Drive, command: WaitForEvent) -> Record:
         except EventTimeout as exc:
             again = next_try(command.retry, used, seen_by_walker(exc))
             if again is None:
-                return failed(drive, command.path, exc)
+                return failed(drive.ctx, command.path, exc)
             attempt, (rest, used) = attempt + 1, again
             name = f"{command.path}~{attempt}"
             await drive.ctx.sleep(rest, name=f"{name}:rest")
@@ -196,7 +195,8 @@ async def run_unit(drive: Drive, command: Unit) -> Record:
     return await units.outcome(drive.ctx, drive.forks.running[command.path], command)
 
 
-PERFORM: Final[dict[type[Any], Callable[[Drive, Any], Awaitable[Record | None]]]] = {
+# What comes out is the record. Of a call it may be the bare value, and of a spawn it is nothing.
+PERFORM: Final[dict[type[Any], Callable[[Drive, Any], Awaitable[Any]]]] = {
     RunCall: run_call,
     Evaluate: evaluate,
     SetTimer: set_timer,

@@ -11,6 +11,7 @@ import orjson
 from durable import DurableContext
 from interpreter.driver.flight import Flight
 from interpreter.driver.forks import Forks
+from interpreter.plan import Call
 from interpreter.walker import Evaluator, Program, Walk, restore, snapshot, unit_of
 from interpreter.walker.commands import (
     EmitEvent,
@@ -25,26 +26,25 @@ from interpreter.walker.commands import (
 
 # Fewer bytes are read and replayed in no time.
 _LEAST: Final = 16 * 1024
-_COMMANDS: Final[dict[str, Any]] = {
-    kind.tag: kind for kind in (RunCall, Evaluate, SetTimer, WaitForEvent, EmitEvent, OpenFork)
-}
+_COMMANDS: Final[dict[str, Any]] = {kind.tag: kind for kind in (Evaluate, SetTimer, WaitForEvent, EmitEvent, OpenFork)}
 
 
 class Saving:
     """When to take a snapshot of one walk, and which records it leaves open."""
 
+    __slots__ = ("_ctx", "_last", "due", "positions")
+
     def __init__(self, ctx: DurableContext) -> None:
         self._ctx = ctx
         self._last = 0
         self.due = _LEAST
-        ctx.positions = {}
+        self.positions: dict[str, list[int]] = {}  # of open records, by name
+        ctx.positions = self.positions
 
     def done(self, flight: Flight) -> None:
         """An operation is over: no snapshot needs its records any more."""
-        positions = self._ctx.positions
-        assert positions is not None
         for name in flight.record_names():
-            positions.pop(name, None)
+            self.positions.pop(name, None)
 
     def consider(self, walk: Walk, flights: Iterable[Flight], forks: Forks) -> None:
         """Take a snapshot if it is lighter than the records since the last one."""
@@ -101,8 +101,12 @@ class Resumed:
             return unit_of(self.walk, form["path"])
         if tag == Spawn.tag:
             return Spawn(form["path"], [unit_of(self.walk, path) for path in form["units"]])
+        frame, i = self.walk.flight.get(form["path"], (None, -1))
+        node = frame.layout.nodes[i] if frame is not None else None
+        if tag == RunCall.tag:
+            assert isinstance(node, Call)
+            return RunCall(form["path"], form["args"], node)
         command = _COMMANDS[tag](**form)
-        if hasattr(command, "retry"):
-            frame, i = self.walk.flight[command.path]
-            command.retry = frame.layout.nodes[i].retry
+        if hasattr(command, "retry") and node is not None:
+            command.retry = node.retry
         return command

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
 
 from durable import DurableContext, Workflow
@@ -33,12 +34,8 @@ def plan_workflow(
     """
     require_sound(plan)
     own = name or plan.name
-    runner = Runner(plan, functions, evaluator, own, spawn_over)
-
-    async def body(ctx: DurableContext, **inputs: Any) -> Any:
-        return await runner.run(ctx, inputs)
-
-    return Workflow(own, body, Params.of(body, own), **options)
+    run = Runner(plan, functions, evaluator, own, spawn_over).run
+    return Workflow(own, run, Params.of(run, own), **options)
 
 
 class Runner:
@@ -53,10 +50,11 @@ class Runner:
         self._variables = plan.meta.get("variables") or {}
         self._calls: dict[Any, Any] = {}
 
-    async def run(self, ctx: DurableContext, given: dict[str, Any]) -> Any:
+    async def run(self, ctx: DurableContext, /, **given: Any) -> Any:
+        """The body of the workflow."""
         drive, first = self.begin(ctx, given)
         end = await drive.run(first)
-        if units.unit_in(given) is not None:
+        if drive.walk.unit is not None:
             return units.answer(end)
         if end.outcome == "cancelled":
             ctx.cancel((end.error or {}).get("message") or "the run was stopped")
@@ -87,16 +85,22 @@ class Runner:
 
     def _globals(self, ctx: DurableContext, inputs: dict[str, Any]) -> dict[str, Any]:
         """What is visible everywhere. All of it follows from the run itself, so a replay makes the same."""
-        created = _created(ctx.run_id)
         run = {
             "id": ctx.run_id,
             "workflow": self._name,
             "status": "running",
-            "started_at": created.isoformat(timespec="milliseconds"),
+            "started_at": _created(ctx.run_id),
         }
         return {"inputs": inputs, "run": run, "variables": self._variables}
 
 
-def _created(run_id: str) -> datetime:
-    """When a run was created: the time in its id."""
-    return datetime.fromtimestamp(int(run_id.replace("-", "")[:12], 16) / 1000, UTC)
+def _created(run_id: str) -> str:
+    """When a run was created, to the millisecond: the time in its id."""
+    seconds, rest = divmod(int(run_id[:8] + run_id[9:13], 16), 1000)
+    return f"{_second(seconds)}.{rest:03}+00:00"
+
+
+@lru_cache(maxsize=16)
+def _second(seconds: int) -> str:
+    # Runs come in crowds: most of a second's are told the same, and a date takes longer to spell than a node to walk.
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")

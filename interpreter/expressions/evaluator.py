@@ -19,6 +19,7 @@ from interpreter.walker.scope import MISSING, Scope
 # Texts that mean no when a condition comes out as one.
 FALSE_WORDS: Final = frozenset(("", "false", "0", "no", "none", "null"))
 Render = Callable[[Scope], Any]
+Find = Callable[[Scope], Any]
 _KEPT: Final = 50_000
 _PLAIN: Final = frozenset((str, int, float, bool, type(None), list, dict))
 
@@ -35,6 +36,10 @@ class Templates:
     def resolve(self, scope: Scope, name: str) -> Any:
         """What a name means here, or `MISSING`."""
         return scope.lookup(name)
+
+    def finder(self, name: str) -> Find:
+        """`resolve` for one name. A language that can look up a name more quickly once it knows it says how."""
+        return lambda scope: self.resolve(scope, name)
 
     def known(self, scope: Scope) -> Iterable[str]:
         """The names an author could have meant."""
@@ -101,8 +106,10 @@ class Templates:
     def _render_of_chain(self, compiled: Compiled, head: str | int, *rest: str | int) -> Render:
         """Most templates are a name with attributes: no need for Jinja when all of it is there."""
 
+        find = self.finder(str(head))
+
         def render(scope: Scope) -> Any:
-            value = self.resolve(scope, str(head))
+            value = find(scope)
             for part in rest:
                 value = step_into(value, part)
             if scope.seen is None and type(value) in _PLAIN:
@@ -141,11 +148,22 @@ def is_true(value: Any) -> bool:
 def _rendered(expr: Any, renders: list[tuple[Any, Render]]) -> Render | None:
     if not renders:
         return None
+    if len(renders) == 1:
+        return _rendered_at(expr, *renders[0])
 
     def render(scope: Scope) -> Any:
         whole = expr.copy()
         for key, part in renders:
             whole[key] = part(scope)
+        return whole
+
+    return render
+
+
+def _rendered_at(expr: Any, key: Any, part: Render) -> Render:
+    def render(scope: Scope) -> Any:
+        whole = expr.copy()
+        whole[key] = part(scope)
         return whole
 
     return render

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 from jinja2 import nodes
 
@@ -17,6 +17,7 @@ from interpreter.errors import ExpressionError, UndefinedName
 from interpreter.expressions import Compiled, Limits, Templates
 from interpreter.expressions.compiled import step_into
 from interpreter.expressions.context import NOT_FOUND
+from interpreter.expressions.evaluator import Find
 from interpreter.highway.names import (
     CAUSE,
     ITEM,
@@ -31,6 +32,9 @@ from interpreter.highway.names import (
 )
 from interpreter.plan import Plan
 from interpreter.walker import MISSING, Scope
+
+_GLOBAL: Final = frozenset(("inputs", "run"))
+_SPECIAL: Final = RESERVED | PREFIXES | {ITEM}
 
 
 def parts_as_names(node: nodes.Node) -> nodes.Node | None:
@@ -63,6 +67,34 @@ class HighwayTemplates(Templates):
     def resolve(self, scope: Scope, name: str) -> Any:
         head, dot, part = name.partition(PART)
         return self._part(scope, head, part) if dot else self._name(scope, name)
+
+    def finder(self, name: str) -> Find:
+        """Most names are inputs or outputs of tasks: found without asking what else they could be."""
+        head, _, part = name.partition(PART)
+        if name in _GLOBAL:
+            return lambda scope: scope.globals.get(name, MISSING)
+        if head in _SPECIAL or (part and part != "output" and head not in self._events):
+            return super().finder(name)
+        return self._finder_of_part(name, head) if part else self._finder_of_task(name)
+
+    def _finder_of_task(self, name: str) -> Find:
+        output = output_name(name)
+
+        def find(scope: Scope) -> Any:
+            value = scope.lookup_either(name, output)
+            return self.resolve(scope, name) if value is MISSING else value
+
+        return find
+
+    def _finder_of_part(self, name: str, task: str) -> Find:
+        """The whole output of a task, unless its name is bound to something else that has such a part."""
+        output = output_name(task)
+
+        def find(scope: Scope) -> Any:
+            value = scope.lookup(output) if scope.lookup(task) is MISSING else MISSING
+            return self.resolve(scope, name) if value is MISSING else value
+
+        return find
 
     def known(self, scope: Scope) -> Iterable[str]:
         names = [shown(name) for name in scope.names()]

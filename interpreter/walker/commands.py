@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
-from interpreter.plan import RetryRule
+from interpreter.plan import Call, RetryRule
 from interpreter.walker.message import Message
 
 Timer = Literal["wait", "backoff", "timeout"]
@@ -13,17 +13,43 @@ Timer = Literal["wait", "backoff", "timeout"]
 
 @dataclass(slots=True)
 class RunCall(Message):
-    """Perform a leaf, with its own retries and timeout. Answered by `Settled`."""
+    """Perform a leaf of the plan with these arguments, its own retries and its timeout. Answered by `Settled`."""
 
     tag: ClassVar[str] = "run_call"
     path: str
-    node: str
-    via: str
-    target: str
     args: Any
-    config: dict[str, Any]
-    retry: tuple[RetryRule, ...] = ()
-    timeout: float | None = None
+    call: Call
+
+    @property
+    def node(self) -> str:
+        return self.call.id
+
+    @property
+    def via(self) -> str:
+        return self.call.via
+
+    @property
+    def target(self) -> str:
+        return self.call.target
+
+    @property
+    def config(self) -> dict[str, Any]:
+        return self.call.config
+
+    @property
+    def timeout(self) -> float | None:
+        return self.call.timeout
+
+    @property
+    def retry(self) -> tuple[RetryRule, ...]:
+        return self.call.retry
+
+    def to_json(self) -> dict[str, Any]:
+        """The JSON form; what the plan says is written out."""
+        call = self.call
+        own = {"tag": self.tag, "path": self.path, "node": call.id, "via": call.via, "target": call.target}
+        retry = [rule.model_dump(mode="json", exclude_defaults=True) for rule in call.retry]
+        return {**own, "args": self.args, "config": call.config, "retry": retry, "timeout": call.timeout}
 
 
 @dataclass(slots=True)

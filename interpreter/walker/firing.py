@@ -56,37 +56,48 @@ CHILD_SETTLED: Final[dict[str, Callable[..., None]]] = {
 
 def look_at(walk: Walk, frame: Frame, i: int) -> None:
     """Something a node waits for has changed."""
-    status = frame.status[i]
-    if frame.layout.rules[i] == "each":
+    if not frame.layout.plain[i]:
+        _look_closely(walk, frame, i)
+    elif frame.status[i] == WAITING and not frame.pending[i]:
+        if frame.live[i] and not frame.poisoned[i]:
+            _fire_leaf(walk, frame, i)
+        else:
+            _join(walk, frame, i)
+
+
+def _look_closely(walk: Walk, frame: Frame, i: int) -> None:
+    status, rule = frame.status[i], frame.layout.rules[i]
+    if rule == "each":
         if status in (WAITING, RUNNING):
             _look_at_tokens(walk, frame, i)
     elif status == WAITING:
-        _consider(walk, frame, i)
+        _consider(walk, frame, i, rule)
     elif status == RUNNING and frame.data.get(i, {}).pop("again", None):
         _begin(walk, frame, i)
 
 
-def _consider(walk: Walk, frame: Frame, i: int) -> None:
-    layout = frame.layout
+def _consider(walk: Walk, frame: Frame, i: int, rule: str) -> None:
     # Gates are OR-ed and come first: a node nobody can choose any more does not wait for its dependencies.
-    if layout.gated[i] and not frame.glive[i]:
+    if frame.layout.gated[i] and not frame.glive[i]:
         if not frame.gpending[i]:
             finish(walk, frame, i, UPSTREAM_FAILED if frame.gpoisoned[i] else SKIPPED)
-        return
-    rule = layout.rules[i]
-    if rule == "all":
-        if frame.pending[i]:
-            return
-        if frame.poisoned[i]:
-            finish(walk, frame, i, UPSTREAM_FAILED)
-        elif frame.live[i] or frame.glive[i]:
-            admit(walk, frame, i)
-        else:
-            finish(walk, frame, i, SKIPPED)
+    elif rule == "all":
+        if not frame.pending[i]:
+            _join(walk, frame, i)
     elif rule == "mirror":
         _mirror(walk, frame, i)
     else:
         _by_rule(walk, frame, i, rule)
+
+
+def _join(walk: Walk, frame: Frame, i: int) -> None:
+    """All edges of a node are there."""
+    if frame.poisoned[i]:
+        finish(walk, frame, i, UPSTREAM_FAILED)
+    elif frame.live[i] or frame.glive[i]:
+        admit(walk, frame, i)
+    else:
+        finish(walk, frame, i, SKIPPED)
 
 
 def _by_rule(walk: Walk, frame: Frame, i: int, rule: str) -> None:
@@ -170,12 +181,17 @@ def _hold_back(walk: Walk, frame: Frame, i: int) -> None:
 
 def fire(walk: Walk, frame: Frame, i: int) -> None:
     """A node starts."""
-    frame.status[i] = RUNNING
-    layout = frame.layout
-    if layout.owners[i]:
+    if frame.layout.owners[i]:
+        frame.status[i] = RUNNING
         frame.note(i)["attempt"] = 1
         _begin(walk, frame, i)
-        return
+    else:
+        _fire_leaf(walk, frame, i)
+
+
+def _fire_leaf(walk: Walk, frame: Frame, i: int) -> None:
+    layout = frame.layout
+    frame.status[i] = RUNNING
     try:
         FIRE[layout.kinds[i]](walk, frame, i, layout.nodes[i])
     except ExpressionError as error:

@@ -68,11 +68,13 @@ class Frame:
         self.status = [WAITING] * size
         self.edges = [PENDING] * len(layout.edges)
         self.pending = layout.pending[:]
-        self.live = [0] * size
-        self.poisoned = [0] * size
-        self.gpending = layout.gpending[:]
-        self.glive = [0] * size
-        self.gpoisoned = [0] * size
+        zeros = layout.zeros
+        self.live = zeros[:]
+        self.poisoned = zeros
+        gates = layout.gates
+        self.gpending = layout.gpending[:] if gates else zeros
+        self.glive = zeros[:] if gates else zeros
+        self.gpoisoned = zeros[:] if gates else zeros
         self.open = size
         self.vars: dict[str, Any] = {}
         self.base: dict[str, Any] | None = None
@@ -110,7 +112,13 @@ class Frame:
             if state == LIVE:
                 self.live[target] += 1
             elif state == POISONED:
-                self.poisoned[target] += 1
+                self.poison(target)
+
+    def poison(self, target: int) -> None:
+        """An edge that broke leads to this node."""
+        if self.poisoned is self.layout.zeros:
+            self.poisoned = self.layout.zeros[:]
+        self.poisoned[target] += 1
 
     def recount(self) -> None:
         """The counters follow from the edges; a snapshot leaves them out."""
@@ -126,7 +134,8 @@ class Frame:
 
     def write(self, name: str, value: Any) -> None:
         """Bind a name in the scope it belongs to."""
-        self.home_of(name).vars[name] = value
+        home = self if self.parent is None else self.home_of(name)
+        home.vars[name] = value
 
     def home_of(self, name: str) -> Frame:
         """The frame this one writes a name to. A frame cut off from its parent keeps what it writes until it

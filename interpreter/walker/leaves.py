@@ -18,14 +18,13 @@ from interpreter.walker.walk import Walk
 
 def fire_call(walk: Walk, frame: Frame, i: int, node: Call) -> None:
     """Render the arguments and ask for the call."""
-    parts = frame.layout.calls[i]
-    assert parts is not None
-    id, via, target, args, config, retry, timeout = parts
+    layout = frame.layout
+    args = layout.args[i]
     if args is not None:
         args = walk.evaluator.value(args, Scope(frame, i, walk.globals, walk.now))
-    path = frame.prefix + id
+    path = frame.prefix + layout.ids[i]
     walk.flight[path] = (frame, i)
-    walk.out.append(RunCall(path, id, via, target, args, config, retry, timeout))
+    walk.out.append(RunCall(path, args, node))
 
 
 def fire_compute(walk: Walk, frame: Frame, i: int, node: Compute) -> None:

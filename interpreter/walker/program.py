@@ -7,14 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import cached_property
-from typing import Any, Final
+from typing import Final
 
-from interpreter.plan import Call, Edge, Graph, Names, Node, Pass, Plan, RetryRule
-from interpreter.walker.states import EDGE_TABLE
+from interpreter.plan import Call, Edge, Graph, Names, Node, Pass, Plan
+from interpreter.walker.states import EDGE_TABLE, FINAL
 
 EVERYTHING: Final = "*"
 _UNIT: Final = ":unit"
-CallParts = tuple[str, str, str, Any, dict[str, Any], tuple[RetryRule, ...], float | None]
+# An edge by its position, the state it gets, the node it leads to, and whether that node waits for all its edges.
+Way = tuple[int, str, int, bool]
 
 
 class EdgeInfo:
@@ -64,13 +65,15 @@ class Layout:
 
     __slots__ = (
         "arcs",
+        "args",
+        "begins",
         "binds",
-        "calls",
         "carried",
         "edges",
         "entries",
         "final",
         "gated",
+        "gates",
         "gpending",
         "guarded",
         "handlers",
@@ -78,18 +81,23 @@ class Layout:
         "index",
         "ins",
         "kinds",
+        "leaves",
         "mirrors",
         "name",
         "nodes",
         "outs",
         "owners",
         "pending",
+        "plain",
         "result",
         "rules",
         "size",
         "through",
         "unless_of",
+        "unpacks",
         "watched",
+        "ways",
+        "zeros",
     )
 
     def __init__(self, name: str, graph: Graph, final: str | None = None) -> None:
@@ -104,14 +112,17 @@ class Layout:
         # Read at every firing; a list is three times as quick as an attribute of a model.
         self.kinds = [node.kind for node in graph.nodes]
         self.owners = [node.owner for node in graph.nodes]
-        self.binds = [(node.bind, node.unpack) for node in graph.nodes]
-        self.calls = [_call_parts(node) for node in graph.nodes]
+        self.leaves = [not node.owner and node.kind != "wait" for node in graph.nodes]
+        self.binds = [node.bind for node in graph.nodes]
+        self.unpacks = [node.unpack for node in graph.nodes]
+        self.args = [node.args if isinstance(node, Call) else None for node in graph.nodes]
         self.guarded = [node.guard is not None for node in graph.nodes]
         self.rules = [rule_of(node) for node in graph.nodes]
         self.mirrors = [self._mirrored(node) for node in graph.nodes]
         self.final = self.index[final] if final is not None else -1
         self._wire()
         self.entries = self._entries(graph)
+        self.begins = self.looked_at_first(self.entries)
 
     def _mirrored(self, node: Node) -> int:
         if isinstance(node, Pass) and node.mirrors is not None:
@@ -126,6 +137,10 @@ class Layout:
         self.pending = [sum(not edge.gate for edge in edges) for edges in self.ins]
         self.gpending = [sum(edge.gate for edge in edges) for edges in self.ins]
         self.gated = [count > 0 for count in self.gpending]
+        self.gates = any(self.gated)
+        # What frames count from; one that never counts a gate or a failure shares it and keeps no list of its own.
+        self.zeros = [0] * self.size
+        self.plain = [self._is_plain(i) for i in range(self.size)]
         self.arcs = [tuple(edge for edge in edges if edge.kind == "arc") for edges in outs]
         self.handlers = [any(edge.kind in ("on_success", "on_failure") for edge in edges) for edges in self.ins]
         self.watched = [any(edge.kind == "on_failure" for edge in edges) for edges in outs]
@@ -134,6 +149,21 @@ class Layout:
         for edge in self.edges:
             for handler in edge.unless:
                 self.unless_of.setdefault(handler, []).append(edge)
+        self.ways = [self._ways(i) for i in range(self.size)]
+
+    def _ways(self, i: int) -> dict[str, tuple[Way, ...]] | None:
+        """What the end of a node does to its edges, by its state; none where it depends on more than that."""
+        if i in self.unless_of or not all(edge.direct for edge in self.outs[i]):
+            return None
+        return {status: tuple(self._way(edge, status) for edge in self.outs[i]) for status in FINAL}
+
+    def _way(self, edge: EdgeInfo, status: str) -> Way:
+        # A join that waits for all is not looked at before its last edge: nothing could come of it.
+        return edge.index, edge.table[status], edge.target, self.rules[edge.target] in ("all", "mirror")
+
+    def _is_plain(self, i: int) -> bool:
+        """Most nodes are: they start when all their edges are there, and nothing else is to be looked at."""
+        return self.rules[i] == "all" and not (self.gated[i] or self.guarded[i] or self.owners[i])
 
     def _by_end(self) -> tuple[list[list[EdgeInfo]], list[list[EdgeInfo]]]:
         outs: list[list[EdgeInfo]] = [[] for _ in self.nodes]
@@ -151,6 +181,12 @@ class Layout:
         if graph.entries is not None:
             return tuple(sorted(self.index[entry] for entry in graph.entries))
         return tuple(i for i in range(self.size) if not self.ins[i] and i != self.final)
+
+    def looked_at_first(self, entered: tuple[int, ...]) -> tuple[int, ...]:
+        """The nodes that a frame looks at when it begins: those that wait for no edge, and those given a token."""
+        given = set(entered)
+        first = (i for i in range(self.size) if not self.pending[i] or i in given)
+        return tuple(i for i in first if not self.gated[i] and i != self.final)
 
 
 class Program:
@@ -222,12 +258,6 @@ def _node_may_wait(node: Node, known: set[str]) -> bool:
         return True
     child = node.kind == "call" and getattr(node, "via", "") == "workflow"
     return child or any(body in known for body in node.bodies())
-
-
-def _call_parts(node: Node) -> CallParts | None:
-    if not isinstance(node, Call):
-        return None
-    return node.id, node.via, node.target, node.args, node.config, node.retry, node.timeout
 
 
 def _through(graph: Graph) -> frozenset[str] | str:

@@ -31,7 +31,7 @@ def apply(walk: Walk, record: Record) -> list[Command]:
         return commands
     if record.now is not None:
         walk.now = record.now
-    if isinstance(record, Settled):
+    if type(record) is Settled:
         _settled(walk, record)
     else:
         _other(walk, record)
@@ -97,21 +97,19 @@ def _settled(walk: Walk, record: Settled) -> None:
     if found is None:
         return
     frame, i = found
-    layout = frame.layout
-    if layout.owners[i]:
-        _unit_settled(walk, frame, i, record)
-        return
-    if layout.kinds[i] == "wait":
+    if not frame.layout.leaves[i]:
+        if frame.layout.owners[i]:
+            _unit_settled(walk, frame, i, record)
         return
     del walk.flight[record.path]
-    if record.outcome != "succeeded":
-        add_voids(frame, i, record.voids)
     if record.writes:
         for name, value in record.writes.items():
             frame.write(name, value)
     if record.outcome == "succeeded":
         succeed(walk, frame, i, record.value)
-    elif record.outcome == "failed":
+        return
+    add_voids(frame, i, record.voids)
+    if record.outcome == "failed":
         fail(walk, frame, i, record.error or {"type": "Exception", "message": "failed"})
     else:
         finish(walk, frame, i, CANCELLED)
@@ -174,27 +172,24 @@ def _opened(walk: Walk, record: Opened) -> None:
 
 def _drain(walk: Walk) -> None:
     """Look at what changed until nothing more happens by itself."""
+    todo = walk.todo
     while walk.settled is None:
-        _empty_queue(walk)
-        if walk.settled is not None:
+        # It grows while it is gone through; what is added is looked at last.
+        for frame, i in todo:
+            if i >= 0:
+                look_at(walk, frame, i)
+            else:
+                _look_at_frame(walk, frame, i)
+        todo.clear()
+        if walk.settled is not None or (walk.flight and not walk.parked):
             return
         moved = walk.parked and unpark(walk)
-        if not moved and not walk.flight and not walk.todo:
+        if not moved and not walk.flight and not todo:
             moved = settle_quiet(walk)
-            if not moved and not walk.todo:
+            if not moved and not todo:
                 raise WalkError("nothing runs and nothing can: the plan was not checked, or this is a bug")
-        if not moved and not walk.todo:
+        if not moved and not todo:
             return
-
-
-def _empty_queue(walk: Walk) -> None:
-    todo = walk.todo
-    while todo:
-        frame, i = todo.popleft()
-        if i >= 0:
-            look_at(walk, frame, i)
-        else:
-            _look_at_frame(walk, frame, i)
 
 
 def _look_at_frame(walk: Walk, frame: Frame, what: int) -> None:

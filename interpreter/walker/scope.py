@@ -61,6 +61,15 @@ class Scope:
             frame = frame.parent
         return self.globals.get(name, MISSING)
 
+    def lookup_either(self, name: str, other: str) -> Any:
+        """What `lookup` says of a name, or else of another: in one go where there is one frame to look at."""
+        frame = self.frame
+        names = frame.vars
+        if frame.parent is None and other in names and name not in names and frame.base is None:
+            return self.globals.get(name, names[other])
+        value = self.lookup(name)
+        return self.lookup(other) if value is MISSING else value
+
     def names(self) -> dict[str, Any]:
         """All visible names, without the ones visible everywhere."""
         return visible(self.frame)

@@ -7,7 +7,7 @@ from typing import Any, Final
 from interpreter.errors import ExpressionError
 from interpreter.plan import Names, Owner
 from interpreter.walker.frame import Frame
-from interpreter.walker.program import EdgeInfo
+from interpreter.walker.program import EdgeInfo, Way
 from interpreter.walker.routes import Chosen, select_arcs
 from interpreter.walker.states import (
     CANCELLED,
@@ -18,6 +18,7 @@ from interpreter.walker.states import (
     OPEN,
     PARKED,
     PENDING,
+    POISONED,
     RAN,
     SELECTED,
     SUCCEEDED,
@@ -30,12 +31,15 @@ _NOTHING: Final[Chosen] = {}
 
 def succeed(walk: Walk, frame: Frame, i: int, value: Any) -> None:
     """A node did its work: bind its value, select its arcs, settle."""
-    names, unpack = frame.layout.binds[i]
+    layout = frame.layout
     chosen = _NOTHING
     try:
-        if names:
-            _bind(frame, names, value, unpack=unpack)
-        if frame.layout.arcs[i] and frame.stop is None:
+        if layout.unpacks[i]:
+            _bind_parts(frame, layout.binds[i], value)
+        else:
+            for name in layout.binds[i]:
+                frame.write(name, value)
+        if layout.arcs[i] and frame.stop is None:
             chosen = select_arcs(walk, frame, i, {"status": "succeeded", "value": value, "error": None})
     except ExpressionError as error:
         end_failed(walk, frame, i, error.as_error(), _NOTHING)
@@ -69,22 +73,16 @@ def finish(walk: Walk, frame: Frame, i: int, status: str, chosen: Chosen = _NOTH
     if walk.trace is not None:
         walk.final(frame, i, status)
     if frame.stop is None:
-        for edge in frame.layout.outs[i]:
-            if edge.direct:
-                _arrive(walk, frame, edge, edge.table[status])
-            else:
-                _settle_edge(walk, frame, edge, status, chosen)
-        if frame.layout.unless_of:
-            _after_handler(walk, frame, i)
+        ways = frame.layout.ways[i]
+        if ways is None:
+            _settle_edges(walk, frame, i, status, chosen)
+        elif ways[status]:
+            _arrive_directly(walk, frame, ways[status])
     if frame.open == 0:
         walk.todo.append((frame, SETTLE))
 
 
-def _bind(frame: Frame, names: Names, value: Any, *, unpack: bool) -> None:
-    if not unpack:
-        for name in names:
-            frame.write(name, value)
-        return
+def _bind_parts(frame: Frame, names: Names, value: Any) -> None:
     for name, part in zip(names, unpacked(value, len(names)), strict=True):
         frame.write(name, part)
 
@@ -144,6 +142,27 @@ def _owner_is_hasty(frame: Frame) -> bool:
     return isinstance(owner, Owner) and owner.fail_fast
 
 
+def _arrive_directly(walk: Walk, frame: Frame, ways: tuple[Way, ...]) -> None:
+    """What `_settle_edges` does, where it follows from the plan: no gate, no arc, nothing conditional. Most nodes."""
+    pending = frame.pending
+    for e, state, target, patient in ways:
+        frame.edges[e] = state
+        pending[target] = left = pending[target] - 1
+        if state == LIVE:
+            frame.live[target] += 1
+        elif state == POISONED:
+            frame.poison(target)
+        if (not left or not patient) and (frame.status[target] == WAITING or frame.layout.rules[target] == "each"):
+            walk.todo.append((frame, target))
+
+
+def _settle_edges(walk: Walk, frame: Frame, i: int, status: str, chosen: Chosen) -> None:
+    for edge in frame.layout.outs[i]:
+        _settle_edge(walk, frame, edge, status, chosen)
+    for edge in frame.layout.unless_of.get(i, ()):
+        _settle_unless(walk, frame, edge)
+
+
 def _settle_edge(walk: Walk, frame: Frame, edge: EdgeInfo, status: str, chosen: Chosen) -> None:
     state = edge.table[status]
     if state == SELECTED:
@@ -182,11 +201,6 @@ def _leave(frame: Frame, edge: EdgeInfo, state: str, chosen: Chosen) -> None:
     frame.leaving = frame.leaving or {"back": {}, "exit": {}}
     tokens = frame.leaving[way]
     tokens[str(name)] = {**tokens.get(str(name), {}), **(chosen.get(edge.pick) or {})}
-
-
-def _after_handler(walk: Walk, frame: Frame, i: int) -> None:
-    for edge in frame.layout.unless_of.get(i, ()):
-        _settle_unless(walk, frame, edge)
 
 
 def _settle_unless(walk: Walk, frame: Frame, edge: EdgeInfo) -> None:

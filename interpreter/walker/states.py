@@ -31,6 +31,7 @@ NAMES: Final = {
     EXPIRED: "expired",
 }
 OPEN: Final = frozenset((WAITING, PARKED, RUNNING))
+FINAL: Final = frozenset(NAMES) - OPEN
 # A handler in one of these states did its work; in any other it was never fired.
 RAN: Final = frozenset((SUCCEEDED, FAILED))
 

@@ -5,7 +5,6 @@ Only `apply` changes it, and only by records. Between two records it is a value:
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -68,7 +67,7 @@ class Walk:
         self.voids: list[list[Any]] = []
         self.settled: SettleRun | None = None
         self.unit: dict[str, Any] | None = None
-        self.todo: deque[tuple[Frame, int]] = deque()
+        self.todo: list[tuple[Frame, int]] = []
         self.out: list[Command] = []
 
     def scope(self, path: str) -> Scope:
@@ -111,12 +110,16 @@ class Walk:
     def begin(self, frame: Frame, tokens: dict[str, dict[str, Any]] | None = None) -> None:
         """Hand out the first tokens and look at every node that waits for no edge."""
         layout = frame.layout
-        frame.enter(layout.entries if tokens is None else tuple(layout.index[node] for node in tokens))
-        for node, args in (tokens or {}).items():
-            frame.args.setdefault(layout.index[node], {})["entry"] = args
-        for i, pending in enumerate(frame.pending):
-            if (not pending or frame.live[i]) and not (layout.gated[i] or i == layout.final):
-                self.todo.append((frame, i))
+        if tokens is None:
+            entries, first = layout.entries, layout.begins
+        else:
+            entries = tuple(layout.index[node] for node in tokens)
+            first = layout.looked_at_first(entries)
+            for i, args in zip(entries, tokens.values(), strict=True):
+                frame.args.setdefault(i, {})["entry"] = args
+        frame.enter(entries)
+        for i in first:
+            self.todo.append((frame, i))
         if not layout.size:
             self.todo.append((frame, SETTLE))
 

@@ -62,8 +62,8 @@ def test_channels_number_their_writes_apart(store: Store) -> None:
 
 
 def test_held_by_is_the_truth_after_a_lost_answer(store: Store) -> None:
-    """What a lost claim took is found again, with its epoch; and so is what a wait met in a flush whose answer was lost,
-    also in the first epoch of a task."""
+    """What a lost claim took is found again, with its epoch; and so is what a wait met in a flush whose answer was
+    lost, also in the first epoch of a task."""
     run = store.spawn("order")
     worker = store.worker()
     task = worker.claim_one()

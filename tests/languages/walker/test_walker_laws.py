@@ -8,14 +8,14 @@ import sys
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from interpreter.plan import Choose, Plan
+from interpreter.plan import Choose, Each, Plan
 from interpreter.simulate import simulate
 from interpreter.walker import Program, apply, restore, snapshot
 from interpreter.walker.records import CancelAsked, Settled
 from interpreter.walker.states import OPEN
 
 from .random_plans import Outcomes, Toy, plans
-from .walking import Run, after, calls, chain
+from .walking import Run, after, calls, chain, graph
 from .walking import plan as make_plan
 
 LAW = settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
@@ -136,6 +136,21 @@ def test_the_cost_of_a_record_does_not_depend_on_the_size_of_the_plan():
     for shape in (_chain, _fan_in):
         costs = {_calls_of(apply, shape(size)) for size in (20, 100, 500)}
         assert len(costs) == 1
+
+
+def test_the_cost_of_an_item_does_not_depend_on_how_many_came_before():
+    """The tenth item of a loop, in turn or side by side, costs what the three hundredth does."""
+    for mode in ("sequential", "parallel"):
+        costs = {_calls_of(apply, _loop(mode, at)) for at in (10, 100, 300)}
+        assert len(costs) == 1
+
+
+def _loop(mode, at):
+    each = Each(id="e", items=list(range(400)), body="b", mode=mode, cap=3 if mode == "parallel" else None)
+    run = Run(make_plan([each], [], {"b": graph(calls("c"))}))
+    for slot in range(at):
+        run.feed(Settled(f"e[{slot}]/c"))
+    return run, f"e[{at}]/c"
 
 
 def _chain(size):
