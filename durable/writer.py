@@ -60,7 +60,7 @@ class Entry:
         ms = row.get("m", 0 if kind == "step" else None)
         return [
             row["r"].encode() if "r" in row else task, task, b"%d" % row["p"], b"%d" % row.get("e", 1),
-            kind.encode(), row["n"].encode(), frame and frame.encode(),
+            kind.encode(), row["n"].encode(), None if frame is None else frame.encode(),
             orjson.dumps(row["b"]), None if ms is None else b"%d" % ms,
         ]  # fmt: skip
 
