@@ -37,7 +37,6 @@ class Claimed(NamedTuple):
     wakes: int = 0
     stop: str | None = None
     waits: list[Any] | None = None
-    started: float | None = None
     version: str | None = None
 
     @property

@@ -48,7 +48,7 @@ class Parking:
 
     __slots__ = (
         "_clock", "_late", "_loop", "_on_parked", "_waits", "busy", "epoch", "heeded", "known", "leaving", "on_stop",
-        "phase", "registered", "run_id", "started", "stop", "task_id", "wakes", "writer",
+        "phase", "registered", "run_id", "stop", "task_id", "wakes", "writer",
     )  # fmt: skip
 
     def __init__(
@@ -57,7 +57,6 @@ class Parking:
         run_id: str,
         epoch: int,
         wakes: int,
-        started: float,
         writer: JournalWriter,
         clock: Clock,
         loop: asyncio.AbstractEventLoop,
@@ -67,7 +66,6 @@ class Parking:
         self.run_id = run_id
         self.epoch = epoch
         self.wakes = wakes
-        self.started = started
         self.phase = Phase.LIVE
         self.stop: str | None = None
         self.leaving = False  # the worker drains: what is under way ends, and nothing begins
@@ -253,7 +251,6 @@ class Parking:
             "e": self.epoch,
             "w": self.wakes,
             "u": self.earliest(),
-            "a": self.started,
             "s": self.heeded,
         }
         faults.point("park.before")

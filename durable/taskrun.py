@@ -44,7 +44,7 @@ class TaskRun:
     """A task in this process. It may park and be resumed by a later claim."""
 
     __slots__ = (
-        "_context", "_deployed", "_host", "_queue", "_services", "_started", "_task", "_workflow", "_writer", "claimed",
+        "_context", "_deployed", "_host", "_queue", "_services", "_task", "_workflow", "_writer", "claimed",
         "draining", "parked_at", "parking", "task_id",
     )  # fmt: skip
 
@@ -57,7 +57,6 @@ class TaskRun:
         self._workflow, self._queue, self._deployed = served
         self._host = host
         self._writer = writer  # one for all its records, so that a park cannot overtake one
-        self._started = claimed.started or services.clock.now()
         self.parking = self._new_parking(claimed.epoch, claimed.wakes)
         if claimed.waits:
             self.parking.recall(claimed.waits)
@@ -113,7 +112,7 @@ class TaskRun:
                 self._check_input(given)
                 result = await self._workflow.fn(context, **given)
                 context.finish()
-                return {"s": "succeeded", "r": Fragment(context.sealed(context.encoded(result)))}
+                return {"r": Fragment(context.sealed(context.encoded(result)))}
             except Cancelled as exc:
                 stop = exc.why
             except RecordRefused:
@@ -175,7 +174,7 @@ class TaskRun:
     def _new_parking(self, epoch: int, wakes: int) -> Parking:
         of = self.claimed
         return Parking(
-            of.task_id, of.run_id, epoch, wakes, self._started, self._writer, self._services.clock, self._services.loop,
+            of.task_id, of.run_id, epoch, wakes, self._writer, self._services.clock, self._services.loop,
             self._on_parked,
         )  # fmt: skip
 
@@ -198,10 +197,11 @@ class TaskRun:
         self.parking.kill()
         entry = Entry(self.task_id, self._ended)
         entry.run_ends = self.claimed.parent_id is None
-        entry.end = {
-            "t": self.task_id, "e": self.parking.epoch, "a": self.parking.started,
-            "m": (context is not None and context.spawned) or bool(self.parking.registered), **end,
-        }  # fmt: skip
+        entry.end = {"t": self.task_id, **end}
+        if self.parking.epoch != 1:
+            entry.end["e"] = self.parking.epoch
+        if (context is not None and context.spawned) or self.parking.registered:
+            entry.end["m"] = True
         # Its slot first: the flush that the entry goes with may fill it again.
         self._host.left(self)
         self._writer.put(entry)

@@ -7,18 +7,11 @@ language sql stable as $$
   from durable.wait w where w.run_id = _run and w.task_id = _task
 $$;
 
--- claim_row: what a worker needs to begin or continue a task that it holds, by position:
--- [task, line, epoch, priority, ready at, input, run, parent, wakes, stop, waits, started, version]
--- A line is negative where the task runs alone. A run of a program that nothing has happened to yet has the first six only.
-create or replace function durable.claim_row(_t durable.task, _line int, _epoch int, _prio int, _ready_at timestamptz, _waits json)
-returns json
-language sql stable as $$
-  select json_build_array(_t.task_id, _line, _epoch, _prio, date_part('epoch', _ready_at), _t.input,
-                          _t.run_id, _t.parent_id, _t.wakes, _t.stop, _waits, date_part('epoch', _t.started_at), _t.version)
-$$;
-
 -- claim: up to _n tasks for a worker, the best and oldest of the given lines, in any order. _from has one {line, prio, at}
--- per line: where the last claim began, a hint that skips dead index entries.
+-- per line: where the last claim began, a hint that skips dead index entries. Answers with what a worker needs to begin or
+-- continue each, by position:
+-- [task, line, epoch, priority, ready at, input, run, parent, wakes, stop, waits, version]
+-- A line is negative where the task runs alone. A run of a program that nothing has happened to yet has the first six only.
 -- The fence is the caller's. In plpgsql, which keeps its plan: before version 18 the server plans an SQL function anew
 -- with every call. Locks: ready rows (skip locked).
 create or replace function durable.claim(_worker uuid, _n int, _from json, _alone boolean, _now timestamptz) returns json
@@ -52,9 +45,9 @@ begin
   select json_agg(case
     when d.epoch = 0 and t.run_id = t.task_id and t.wakes = 0 and t.stop is null and t.version is null
     then json_build_array(t.task_id, d.line, 1, d.prio, date_part('epoch', d.ready_at), t.input)
-    else durable.claim_row(t, d.line, d.epoch + 1, d.prio, d.ready_at,
-                           case when d.epoch > 0 then durable.waits_of(t.run_id, t.task_id) end) end)
-  into _claimed from d join durable.task t on t.task_id = any (array[d.task_id]);
+    else json_build_array(t.task_id, d.line, d.epoch + 1, d.prio, date_part('epoch', d.ready_at), t.input, t.run_id, t.parent_id,
+                          t.wakes, t.stop, case when d.epoch > 0 then durable.waits_of(t.run_id, t.task_id) end, t.version) end)
+  into _claimed from d join durable.task t on t.task_id between d.task_id and d.task_id;
   return _claimed;
 end
 $$;

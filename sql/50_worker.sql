@@ -117,9 +117,11 @@ begin
 end
 $$;
 
--- held_by: what the store thinks a worker runs, after an answer was lost.
+-- held_by: what the store thinks a worker runs, after an answer was lost; as `claim` answers.
 create or replace function durable.held_by(_worker uuid) returns json
 language sql stable as $$
-  select coalesce(json_agg(durable.claim_row(t, t.line, h.epoch, t.prio, t.ready_at, durable.waits_of(t.run_id, t.task_id))), '[]')
+  select coalesce(json_agg(json_build_array(
+    t.task_id, t.line, h.epoch, t.prio, date_part('epoch', t.ready_at), t.input, t.run_id, t.parent_id, t.wakes, t.stop,
+    durable.waits_of(t.run_id, t.task_id), t.version)), '[]')
   from durable.held h join durable.task t on t.task_id = h.task_id where h.worker_id = _worker
 $$;

@@ -36,7 +36,7 @@ begin
                          where left(c, 1) not in ('r', 'R') and c <> all (coalesce(p.scope, '{}'))), '{}')
   from (select n.task_id, q.cap_scope as scope from durable.task n
         left join durable.task q on q.task_id = coalesce(n.parent_id, n.parent_task) where n.task_id = any (_tasks)) p
-  where t.task_id = any (array[p.task_id]);
+  where t.task_id between p.task_id and p.task_id;
   perform durable.line_up(array(select t.task_id from durable.task t where t.task_id = any (_tasks) and t.state = 'queued'), _now);
 end
 $$;

@@ -57,7 +57,7 @@ begin
         state = case when b.state = 'active' then b.state when b.capped then 'queued' else 'active' end,
         ready_at = case when b.state = 'parked' then _now else t.ready_at end,
         wake_at = null
-    from b where t.task_id = any (array[b.task_id])
+    from b where t.task_id between b.task_id and b.task_id
     returning t.task_id, case when t.lost >= 2 then -t.line else t.line end as line, t.prio, t.epoch, t.state,
               b.state as was, b.wake_at as slept_to
   ), x as (
@@ -67,7 +67,7 @@ begin
     insert into durable.ready (line, prio, ready_at, task_id, epoch)
     select u.line, u.prio, _now, u.task_id, u.epoch from u where u.was = 'parked' and u.state = 'active'
   ), h as (
-    update durable.held h set news = true from u where u.was = 'active' and h.task_id = any (array[u.task_id])
+    update durable.held h set news = true from u where u.was = 'active' and h.task_id between u.task_id and u.task_id
   )
   select array_agg(distinct u.line) filter (where u.was = 'parked' and u.state = 'active'),
          array_agg(u.task_id) filter (where u.state = 'queued')

@@ -188,7 +188,7 @@ begin
     from o cross join lateral durable.next_event(o.run_id, o.step, o.name, o.since) e where e.event_id is not null
   ), k as materialized (
     select f.* from f
-    join durable.task t on t.task_id = any (array[f.task_id])
+    join durable.task t on t.task_id between f.task_id and f.task_id
     join durable.wait w on w.run_id = any (array[f.run_id]) and w.task_id = f.task_id and w.key = f.key
     where f.first and w.outcome is null for update of t, w skip locked
   ), v as (
@@ -306,7 +306,7 @@ begin
                   where t.task_id = _signal.task_id and t.state = 'active');
   for _child in
     select t.task_id, t.run_id, t.parent_run is not null as own_run
-    from durable.open_child c join durable.task t on t.task_id = any (array[c.child_id]) where c.parent_id = _signal.task_id
+    from durable.open_child c join durable.task t on t.task_id between c.child_id and c.child_id where c.parent_id = _signal.task_id
   loop
     _below.task_id := _child.task_id;
     _below.run_id := _child.run_id;

@@ -678,18 +678,11 @@ language sql stable as $$
   from durable.wait w where w.run_id = _run and w.task_id = _task
 $$;
 
--- claim_row: what a worker needs to begin or continue a task that it holds, by position:
--- [task, line, epoch, priority, ready at, input, run, parent, wakes, stop, waits, started, version]
--- A line is negative where the task runs alone. A run of a program that nothing has happened to yet has the first six only.
-create or replace function durable.claim_row(_t durable.task, _line int, _epoch int, _prio int, _ready_at timestamptz, _waits json)
-returns json
-language sql stable as $$
-  select json_build_array(_t.task_id, _line, _epoch, _prio, date_part('epoch', _ready_at), _t.input,
-                          _t.run_id, _t.parent_id, _t.wakes, _t.stop, _waits, date_part('epoch', _t.started_at), _t.version)
-$$;
-
 -- claim: up to _n tasks for a worker, the best and oldest of the given lines, in any order. _from has one {line, prio, at}
--- per line: where the last claim began, a hint that skips dead index entries.
+-- per line: where the last claim began, a hint that skips dead index entries. Answers with what a worker needs to begin or
+-- continue each, by position:
+-- [task, line, epoch, priority, ready at, input, run, parent, wakes, stop, waits, version]
+-- A line is negative where the task runs alone. A run of a program that nothing has happened to yet has the first six only.
 -- The fence is the caller's. In plpgsql, which keeps its plan: before version 18 the server plans an SQL function anew
 -- with every call. Locks: ready rows (skip locked).
 create or replace function durable.claim(_worker uuid, _n int, _from json, _alone boolean, _now timestamptz) returns json
@@ -723,9 +716,9 @@ begin
   select json_agg(case
     when d.epoch = 0 and t.run_id = t.task_id and t.wakes = 0 and t.stop is null and t.version is null
     then json_build_array(t.task_id, d.line, 1, d.prio, date_part('epoch', d.ready_at), t.input)
-    else durable.claim_row(t, d.line, d.epoch + 1, d.prio, d.ready_at,
-                           case when d.epoch > 0 then durable.waits_of(t.run_id, t.task_id) end) end)
-  into _claimed from d join durable.task t on t.task_id = any (array[d.task_id]);
+    else json_build_array(t.task_id, d.line, d.epoch + 1, d.prio, date_part('epoch', d.ready_at), t.input, t.run_id, t.parent_id,
+                          t.wakes, t.stop, case when d.epoch > 0 then durable.waits_of(t.run_id, t.task_id) end, t.version) end)
+  into _claimed from d join durable.task t on t.task_id between d.task_id and d.task_id;
   return _claimed;
 end
 $$;
@@ -848,10 +841,12 @@ begin
 end
 $$;
 
--- held_by: what the store thinks a worker runs, after an answer was lost.
+-- held_by: what the store thinks a worker runs, after an answer was lost; as `claim` answers.
 create or replace function durable.held_by(_worker uuid) returns json
 language sql stable as $$
-  select coalesce(json_agg(durable.claim_row(t, t.line, h.epoch, t.prio, t.ready_at, durable.waits_of(t.run_id, t.task_id))), '[]')
+  select coalesce(json_agg(json_build_array(
+    t.task_id, t.line, h.epoch, t.prio, date_part('epoch', t.ready_at), t.input, t.run_id, t.parent_id, t.wakes, t.stop,
+    durable.waits_of(t.run_id, t.task_id), t.version)), '[]')
   from durable.held h join durable.task t on t.task_id = h.task_id where h.worker_id = _worker
 $$;
 -- flush: everything that a worker has to say, in one call and one commit. Nothing here waits for what a
@@ -861,15 +856,15 @@ $$;
 -- A worker's sessions forbid scans, hash and merge joins (durable/link.py): a cached plan made while a table was small
 -- must not turn into a scan when it has grown. Not in a SET clause as for the pass: five settings changed and restored were
 -- a quarter of the cost of a flush with one record.
--- Every access is by primary key, and joins say `key = any (array[x])` instead of `key = x`: after a vacuum has found a queue
--- table empty, a plain equality is planned as a walk through its whole index.
+-- Every access is by primary key, and joins say `key between x and x`, or `first_key = any (array[x])`, instead of `key = x`:
+-- after a vacuum has found a queue table empty, a plain equality is planned as a walk through its whole index.
 create or replace function durable.flush(
   _worker   uuid,
   _channel  int,
   _flush_no bigint,
   _journal  json,    -- [{r run, t task, p pos, e epoch, k kind, n name, f frame, b body, m ms}]; left out: epoch 1, step, 0 ms
-  _ends     json,    -- [{t task, e epoch, s state, r result, x error, a started, m more}]
-  _parks    json,    -- [{t task, e epoch, w wakes, u until, a started, s stop heeded}]
+  _ends     json,    -- [{t task, e epoch, s state, r result, x error, m more}]; left out: epoch 1, succeeded, nothing more
+  _parks    json,    -- [{t task, e epoch, w wakes, u until, s stop heeded}]
   _effects  json,    -- {values, spawns, events, waits, consumed, expired, gives, wakes, cancels, done, logs, progress}
   _claim_n  int,
   _claim    json,    -- [{line, prio, at}]
@@ -914,18 +909,18 @@ begin
 
   if _ends is not null then
     with e as materialized (
-      select x.t, x.e, x.s, x.r, x.x, x.m, to_timestamp(x.a) as a
-      from json_to_recordset(_ends) as x (t uuid, e int, s durable.task_state, r json, x json, a double precision, m boolean)
+      select x.t, coalesce(x.e, 1) as e, coalesce(x.s, 'succeeded') as s, x.r, x.x, x.m
+      from json_to_recordset(_ends) as x (t uuid, e int, s durable.task_state, r json, x json, m boolean)
     ), u as (
       update durable.task t
       set state = e.s, result = e.r, error = e.x, finished_at = _now, epoch = e.e,
-          started_at = coalesce(t.started_at, e.a)
-      from e join durable.held h on h.task_id = any (array[e.t])
-      where t.task_id = any (array[e.t]) and (h.worker_id = _worker) is true and h.epoch = e.e
+          started_at = coalesce(t.started_at, h.claimed_at)
+      from e join durable.held h on h.task_id between e.t and e.t
+      where t.task_id between e.t and e.t and (h.worker_id = _worker) is true and h.epoch = e.e
       returning t.task_id, (t.parent_id is not null or t.parent_task is not null or t.caps is not null
                             or t.deadline_at is not null or e.m) as more
     ), d as (
-      delete from durable.held h using u where h.task_id = any (array[u.task_id])
+      delete from durable.held h using u where h.task_id between u.task_id and u.task_id
     )
     select array_agg(u.task_id) filter (where u.more) into _more from u;
     if _more is not null then
@@ -953,7 +948,7 @@ language sql as $$
     update durable.held h set news = false where h.worker_id = _worker and (h.stop or h.news) returning h.task_id
   )
   select json_agg(json_build_array(t.task_id, t.wakes, t.stop, durable.waits_of(t.run_id, t.task_id)))
-  from n join durable.task t on t.task_id = any (array[n.task_id])
+  from n join durable.task t on t.task_id between n.task_id and n.task_id
 $$;
 
 -- park: held -> parked, for tasks whose every branch waits. Refused where something woke the task since
@@ -965,23 +960,23 @@ declare
   _capped uuid[];
 begin
   with p as materialized (
-    select x.t, x.e, x.w, to_timestamp(x.u) as u, to_timestamp(x.a) as a, x.s
-    from json_to_recordset(_parks) as x (t uuid, e int, w int, u double precision, a double precision, s boolean)
+    select x.t, x.e, x.w, to_timestamp(x.u) as u, x.s
+    from json_to_recordset(_parks) as x (t uuid, e int, w int, u double precision, s boolean)
   ), u as (
     update durable.task t
-    set state = 'parked', epoch = p.e, wake_at = p.u, started_at = coalesce(t.started_at, p.a)
-    from p join durable.held h on h.task_id = any (array[p.t])
-    where t.task_id = any (array[p.t]) and (h.worker_id = _worker) is true and h.epoch = p.e and t.wakes = p.w and (t.stop is null or p.s)
+    set state = 'parked', epoch = p.e, wake_at = p.u, started_at = coalesce(t.started_at, h.claimed_at)
+    from p join durable.held h on h.task_id between p.t and p.t
+    where t.task_id between p.t and p.t and (h.worker_id = _worker) is true and h.epoch = p.e and t.wakes = p.w and (t.stop is null or p.s)
     returning t.task_id, p.u, t.caps
   ), d as (
-    delete from durable.held h using u where h.task_id = any (array[u.task_id])
+    delete from durable.held h using u where h.task_id between u.task_id and u.task_id
   ), w as (
     insert into durable.timer (wake_at, task_id) select u.u, u.task_id from u where u.u is not null
   )
   select array_agg(u.task_id), array_agg(u.task_id) filter (where u.caps is not null) into _parked, _capped from u;
 
   select json_agg(json_build_array(t.task_id, t.wakes, t.stop, durable.waits_of(t.run_id, t.task_id))) into refused
-  from json_to_recordset(_parks) as x (t uuid) join durable.task t on t.task_id = any (array[x.t])
+  from json_to_recordset(_parks) as x (t uuid) join durable.task t on t.task_id between x.t and x.t
   where x.t <> all (coalesce(_parked, '{}'));
   shards := _shards;
   if _capped is not null then
@@ -1040,11 +1035,11 @@ begin
   if _do -> 'gives' is not null then
     with u as (
       update durable.task t set ready_at = _now, epoch = x.e
-      from json_to_recordset(_do -> 'gives') as x (t uuid, e int) join durable.held h on h.task_id = any (array[x.t])
-      where t.task_id = any (array[x.t]) and (h.worker_id = _worker) is true and h.epoch = x.e
+      from json_to_recordset(_do -> 'gives') as x (t uuid, e int) join durable.held h on h.task_id between x.t and x.t
+      where t.task_id between x.t and x.t and (h.worker_id = _worker) is true and h.epoch = x.e
       returning t.task_id, case when t.lost >= 2 then -t.line else t.line end as line, t.prio, t.epoch
     ), d as (
-      delete from durable.held h using u where h.task_id = any (array[u.task_id])
+      delete from durable.held h using u where h.task_id between u.task_id and u.task_id
     ), r as (
       insert into durable.ready (line, prio, ready_at, task_id, epoch) select u.line, u.prio, _now, u.task_id, u.epoch from u
     )
@@ -1115,7 +1110,7 @@ begin
     select w.r, w.t, w.k, w.n, w.s, w.since, w.until, w.mode, w.first, w.last, w.kids, f.outcome
     from w left join f on f.t = w.t and f.k = w.k
   ), u as (
-    update durable.task t set wakes = t.wakes + 1 from (select distinct f.t from f) m where t.task_id = any (array[m.t])
+    update durable.task t set wakes = t.wakes + 1 from (select distinct f.t from f) m where t.task_id between m.t and m.t
     returning t.task_id, t.wakes
   ), g as (
     insert into durable.signal (shard, id, kind, run_id, task_id, name)
@@ -1160,14 +1155,14 @@ begin
     where w.run_id = any (array[x.r]) and w.task_id = x.t and w.key = x.k and w.outcome is null
     returning w.task_id
   )
-  update durable.task t set wakes = t.wakes + 1 from (select distinct w.task_id from w) o where t.task_id = any (array[o.task_id]);
+  update durable.task t set wakes = t.wakes + 1 from (select distinct w.task_id from w) o where t.task_id between o.task_id and o.task_id;
   select json_agg(m) into _all from (
     select m from json_array_elements(_met) m
     union all
     select json_build_array(w.task_id, t.wakes, w.key, w.outcome)
     from json_to_recordset(_expired) as x (r uuid, t uuid, k text)
     join durable.wait w on w.run_id = any (array[x.r]) and w.task_id = x.t and w.key = x.k
-    join durable.task t on t.task_id = any (array[x.t])) a;
+    join durable.task t on t.task_id between x.t and x.t) a;
   return _all;
 end
 $$;
@@ -1233,7 +1228,7 @@ begin
                          where left(c, 1) not in ('r', 'R') and c <> all (coalesce(p.scope, '{}'))), '{}')
   from (select n.task_id, q.cap_scope as scope from durable.task n
         left join durable.task q on q.task_id = coalesce(n.parent_id, n.parent_task) where n.task_id = any (_tasks)) p
-  where t.task_id = any (array[p.task_id]);
+  where t.task_id between p.task_id and p.task_id;
   perform durable.line_up(array(select t.task_id from durable.task t where t.task_id = any (_tasks) and t.state = 'queued'), _now);
 end
 $$;
@@ -1493,7 +1488,7 @@ begin
         state = case when b.state = 'active' then b.state when b.capped then 'queued' else 'active' end,
         ready_at = case when b.state = 'parked' then _now else t.ready_at end,
         wake_at = null
-    from b where t.task_id = any (array[b.task_id])
+    from b where t.task_id between b.task_id and b.task_id
     returning t.task_id, case when t.lost >= 2 then -t.line else t.line end as line, t.prio, t.epoch, t.state,
               b.state as was, b.wake_at as slept_to
   ), x as (
@@ -1503,7 +1498,7 @@ begin
     insert into durable.ready (line, prio, ready_at, task_id, epoch)
     select u.line, u.prio, _now, u.task_id, u.epoch from u where u.was = 'parked' and u.state = 'active'
   ), h as (
-    update durable.held h set news = true from u where u.was = 'active' and h.task_id = any (array[u.task_id])
+    update durable.held h set news = true from u where u.was = 'active' and h.task_id between u.task_id and u.task_id
   )
   select array_agg(distinct u.line) filter (where u.was = 'parked' and u.state = 'active'),
          array_agg(u.task_id) filter (where u.state = 'queued')
@@ -1753,7 +1748,7 @@ begin
     from o cross join lateral durable.next_event(o.run_id, o.step, o.name, o.since) e where e.event_id is not null
   ), k as materialized (
     select f.* from f
-    join durable.task t on t.task_id = any (array[f.task_id])
+    join durable.task t on t.task_id between f.task_id and f.task_id
     join durable.wait w on w.run_id = any (array[f.run_id]) and w.task_id = f.task_id and w.key = f.key
     where f.first and w.outcome is null for update of t, w skip locked
   ), v as (
@@ -1871,7 +1866,7 @@ begin
                   where t.task_id = _signal.task_id and t.state = 'active');
   for _child in
     select t.task_id, t.run_id, t.parent_run is not null as own_run
-    from durable.open_child c join durable.task t on t.task_id = any (array[c.child_id]) where c.parent_id = _signal.task_id
+    from durable.open_child c join durable.task t on t.task_id between c.child_id and c.child_id where c.parent_id = _signal.task_id
   loop
     _below.task_id := _child.task_id;
     _below.run_id := _child.run_id;
