@@ -13,7 +13,8 @@ INPUTS = [{"item": 1}, {"item": "null", "note": None}, {"z": [1, {"a": 2}]}]
 ROWS = """
 select to_jsonb(t) - array['task_id', 'run_id', 'created_at', 'ready_at'], t.run_id = t.task_id, t.input::text,
        t.ready_at = t.created_at, r.line, r.prio, r.epoch
-from durable.task t left join durable.ready r on r.task_id = t.task_id and r.ready_at = t.ready_at order by t.input::text
+from durable.task t left join durable.ready r on r.task_id = t.task_id and r.ready_at = t.ready_at
+order by t.input::text
 """
 
 
