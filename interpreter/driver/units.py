@@ -29,7 +29,10 @@ def decision(command: OpenFork) -> dict[str, Any]:
 
 def input_of(unit: Unit, inputs: dict[str, Any]) -> dict[str, Any]:
     """What a unit's task is started with."""
-    return {UNIT: {name: getattr(unit, name) for name in _FIELDS}, INPUTS: inputs}
+    told = {name: getattr(unit, name) for name in _FIELDS}
+    if unit.cause is None:
+        del told["cause"]
+    return {UNIT: told, INPUTS: inputs}
 
 
 def unit_in(given: dict[str, Any]) -> Unit | None:
