@@ -144,6 +144,14 @@ def unit_of(walk: Walk, path: str) -> Unit:
     return _unit(frame, i, node, *frame.data[i]["units"][path])
 
 
+def queue_of(walk: Walk, unit: Unit) -> str | None:
+    """The queue that the plan names for this unit's task."""
+    layout = walk.program.layout(unit.graph)
+    node = layout.nodes[layout.index[unit.node]]
+    assert isinstance(node, Each | Fork)
+    return node.queue
+
+
 def _slot_name(node: Many, head: str, slot: int | str) -> str:
     return f"{head}[{slot}]" if isinstance(node, Each) else f"{head}#{slot}"
 
