@@ -195,10 +195,14 @@ class Explanation:
         for child in what.children:
             task = known.get(child.task_id)
             if task is None or task.finished_at is None:
-                state = f" ({task.state})" if task is not None else ""
+                state = f" ({_standing(task)})" if task is not None else ""
                 left.append(f"{'run' if child.run else 'task'} {child.task_id} of {child.workflow}{state}")
         more = [f"{len(left) - 3} more"] if len(left) > 3 else []
         return " and ".join([*left[:3], *more]) or "its children"
+
+
+def _standing(task: BranchInfo) -> str:
+    return f"ready for a worker that serves queue {task.queue!r}" if task.state == "ready" else task.state
 
 
 def _is_end(node: Any) -> bool:

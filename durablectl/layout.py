@@ -172,6 +172,8 @@ def _box(plan: Plan, node: Node) -> Box:
 
 def _bodies(node: Node) -> list[tuple[str, str]]:
     """The bodies of a node, each with what is to be said about it."""
+    if isinstance(node, Fork) and node.queue is not None:
+        return [(f"on queue {node.queue}", body) for body in node.bodies()]
     if isinstance(node, Fork):
         return [(branch.name, branch.body) for branch in node.branches]
     if isinstance(node, Each):

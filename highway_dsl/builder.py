@@ -90,7 +90,7 @@ class WorkflowBuilder:
         return self._add(TaskOperator, task_id, kwargs, function=function)
 
     def activity(self, task_id: str, function: str, **kwargs: Any) -> Self:
-        """Add a task that runs long."""
+        """Add a task that may have a `queue` of its own."""
         return self._add(ActivityOperator, task_id, kwargs, function=function)
 
     def wait(self, task_id: str, wait_for: timedelta | datetime | str, **kwargs: Any) -> Self:

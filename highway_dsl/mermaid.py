@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, TypeAlias
 
 from highway_dsl.graph import Scope, scopes, waits_of
-from highway_dsl.operators import BaseOperator, ConditionOperator, ParallelOperator, SwitchOperator
+from highway_dsl.operators import ActivityOperator, BaseOperator, ConditionOperator, ParallelOperator, SwitchOperator
 
 if TYPE_CHECKING:
     from highway_dsl.workflow import Workflow
@@ -120,6 +120,8 @@ def _ways(task: BaseOperator) -> Iterator[tuple[str, str]]:
 
 def _label(task: BaseOperator) -> str:
     kind = task.operator_type.value
+    if isinstance(task, ActivityOperator) and task.queue is not None:
+        kind = f"{kind} on queue {task.queue}"
     return _quoted(task.task_id if kind == "task" else f"{task.task_id} ({kind})")
 
 

@@ -127,11 +127,22 @@ class TaskOperator(BaseOperator):
     kwargs: dict[str, Any] = Field(default_factory=dict)
 
 
+def _queue_name(name: str) -> str:
+    if not name.strip() or not name.isprintable():
+        raise PydanticCustomError("queue", "a queue has a name")
+    if "{{" in name:
+        raise PydanticCustomError("queue", "a queue is named as it stands: a template is not rendered here")
+    return name
+
+
 class ActivityOperator(TaskOperator):
-    """A task that is expected to run long. It runs as a task does: no worker holds anything back for it."""
+    """A task that may have a queue: then only workers that serve it make the call. Without one it runs as a task."""
+
+    LATER = (*TaskOperator.LATER, "queue")
 
     # Narrower than the task's own literal: pydantic tells the two apart by it.
     operator_type: Literal[OperatorType.ACTIVITY] = Field(default=OperatorType.ACTIVITY, frozen=True)  # type: ignore[assignment]
+    queue: Annotated[str, AfterValidator(_queue_name)] | None = None
 
 
 class ConditionOperator(BaseOperator):

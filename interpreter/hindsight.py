@@ -74,7 +74,7 @@ async def look_back(
     runner = Runner(plan, _NoFunctions(), evaluator, run.workflow, 32)
     seen: dict[str, Seen] = {}
     tasks: list[tuple[str, Any]] = [(str(run.run_id), run.input)]
-    tasks += [(str(task.task_id), task.input) for task in branches if units.UNIT in (task.input or {})]
+    tasks += [(str(task.task_id), task.input) for task in branches if _has_begun(task)]
     for task_id, given in tasks:
         own = [Record(r.pos, r.kind, r.name, r.body) for r in records if str(r.task_id) == task_id]
         past = Past(str(run.run_id), task_id, sorted(own), ended)
@@ -82,6 +82,11 @@ async def look_back(
             if not (one.path in seen and one.why.state in _OPEN_NAMES):
                 seen[one.path] = one
     return Hindsight(seen)
+
+
+def _has_begun(task: BranchInfo) -> bool:
+    """Whether a unit's walk has come anywhere: what stands in line says so as a whole."""
+    return units.UNIT in (task.input or {}) and task.started_at is not None
 
 
 async def _walked(runner: Runner, past: Past, given: Mapping[str, Any]) -> list[Seen]:

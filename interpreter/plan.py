@@ -185,6 +185,7 @@ class Each(Owner):
 
     `on_error`: `fail` (a sequential loop stops, a parallel one drains), `continue` (null in the results) or
     `collect` (the error in the results). `collect`: the results as a list, with stats, or not at all.
+    `queue`: where its tasks stand if all items are spawned; else they stand where the run does.
     """
 
     kind: Literal["each"] = "each"
@@ -198,6 +199,7 @@ class Each(Owner):
     on_error: Literal["fail", "continue", "collect"] = "fail"
     collect: Literal["list", "stats", "none"] = "list"
     spawn: Literal["never", "auto", "always"] = "never"
+    queue: str | None = Field(default=None, min_length=1)
 
     def bodies(self) -> Names:
         return (self.body,)
@@ -266,7 +268,7 @@ class Branch(Model):
 
 
 class Fork(Owner):
-    """Branches side by side, each isolated; its value is the list of theirs."""
+    """Branches side by side, each isolated; its value is the list of theirs. `queue` as of an `each`."""
 
     kind: Literal["fork"] = "fork"
     branches: tuple[Branch, ...]
@@ -274,6 +276,7 @@ class Fork(Owner):
     on_error: Literal["fail", "continue", "collect"] = "fail"
     collect: Literal["list", "stats", "none"] = "list"
     spawn: Literal["never", "auto", "always"] = "never"
+    queue: str | None = Field(default=None, min_length=1)
 
     def bodies(self) -> Names:
         return tuple(branch.body for branch in self.branches)

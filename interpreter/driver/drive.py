@@ -19,7 +19,7 @@ from interpreter.driver.functions_protocol import Functions
 from interpreter.driver.notes import Notes
 from interpreter.driver.operations import PERFORM
 from interpreter.driver.saving import Resumed, Saving
-from interpreter.walker import Walk, apply
+from interpreter.walker import Walk, apply, queue_of
 from interpreter.walker.commands import Cancel, CancelTimer, Command, Note, RunCall, SetTimer, SettleRun, Spawn, Unit
 from interpreter.walker.records import Record, Settled
 
@@ -283,7 +283,8 @@ class Drive:
 
     async def spawn(self, command: Spawn) -> None:
         """Start the tasks of units, with one record."""
-        group = await units.spawn(self.ctx, self.workflow, command.path, command.units, self.inputs)
+        queue = queue_of(self.walk, command.units[0])  # one fork's units, so one queue
+        group = await units.spawn(self.ctx, self.workflow, command, self.inputs, queue)
         self.forks.started(command.units, group)
 
     def _units_of(self, command: Spawn) -> list[Flight]:

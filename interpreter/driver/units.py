@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from durable import ChildFailed, DurableContext, Group, Handle, Start
 from interpreter.driver.failure import seen_by_walker
-from interpreter.walker.commands import OpenFork, SettleRun, Unit
+from interpreter.walker.commands import OpenFork, SettleRun, Spawn, Unit
 from interpreter.walker.records import Settled
 
 UNIT: Final = "durable:unit"
@@ -29,7 +29,10 @@ def decision(command: OpenFork) -> dict[str, Any]:
 
 def input_of(unit: Unit, inputs: dict[str, Any]) -> dict[str, Any]:
     """What a unit's task is started with."""
-    return {UNIT: {name: getattr(unit, name) for name in _FIELDS}, INPUTS: inputs}
+    told = {name: getattr(unit, name) for name in _FIELDS}
+    if unit.cause is None:
+        del told["cause"]
+    return {UNIT: told, INPUTS: inputs}
 
 
 def unit_in(given: dict[str, Any]) -> Unit | None:
@@ -48,10 +51,11 @@ def answer(end: SettleRun) -> dict[str, Any]:
     }
 
 
-async def spawn(ctx: DurableContext, workflow: str, name: str, units: list[Unit], inputs: dict[str, Any]) -> Group:
-    """Start the tasks of some units with one record."""
-    given = [input_of(unit, inputs) for unit in units]
-    return await ctx.spawn_many(workflow, given, options=Start(name=f"{name}:spawn", version=ctx.version))
+async def spawn(ctx: DurableContext, workflow: str, command: Spawn, inputs: dict[str, Any], queue: str | None) -> Group:
+    """Start the tasks of some units with one record; without a queue, they stand where their parent does."""
+    given = [input_of(unit, inputs) for unit in command.units]
+    options = Start(name=f"{command.path}:spawn", version=ctx.version, queue=queue)
+    return await ctx.spawn_many(workflow, given, options=options)
 
 
 async def outcome(ctx: DurableContext, handle: Handle, unit: Unit) -> Settled:

@@ -5,14 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from highway_dsl import BaseOperator, ForEachOperator, TerminateOperator, WaitForEventOperator, WhileOperator, Workflow
+from highway_dsl import (
+    ActivityOperator,
+    BaseOperator,
+    ForEachOperator,
+    TerminateOperator,
+    WaitForEventOperator,
+    WhileOperator,
+    Workflow,
+)
 from highway_dsl.faults import Fault, Position
 from highway_dsl.graph import Scope, scopes, walk
 from interpreter.highway.enclosure import Enclosure
 from interpreter.highway.operators import Operators
 from interpreter.highway.secrets import secret_names
 from interpreter.highway.weaving import Weaver, writes_of
-from interpreter.plan import Each, Graph, Node, Plan, Span
+from interpreter.plan import Branch, Each, Fork, Graph, Node, Plan, Span
 
 ROOT = "main"
 
@@ -45,8 +53,10 @@ class Compiler:
     # ---------------------------------------------------------------- for the weavers
 
     def node(self, task: BaseOperator, id: str) -> Node:
-        """The node of an operator without members; a loop brings its body along."""
+        """The node of an operator without members; a loop brings its body along, an activity on a queue its call."""
         node = self.operators.node(task, id)
+        if isinstance(task, ActivityOperator) and task.queue is not None:
+            return self._on_queue(task, node)
         if isinstance(task, ForEachOperator | WhileOperator):
             self._body(task)
             if isinstance(node, Each) and self.terminates(inner.task_id for inner in task.loop_body):
@@ -79,6 +89,24 @@ class Compiler:
             # A loop may be without a body, and then has no scope either.
             around = self._enclosures.get(task.task_id) or Enclosure(Scope(task.task_id))
             self._graphs[task.task_id] = Weaver(self, around, _own(around)).graph(writes_of(task))
+
+    def _on_queue(self, task: ActivityOperator, call: Node) -> Fork:
+        """A fork of one branch, the call, that is always a task of its own. The fork binds the task's output; a
+        result key is written through it."""
+        body = f"{task.task_id}#0"
+        inner: Any = call.model_copy(update={"id": task.task_id, "trigger": "all_success", "title": None})
+        self._graphs[body] = Graph(nodes=(inner,), writes=call.bind[1:] or "local", result=call.bind[:1])
+        return Fork(
+            id=call.id,
+            branches=(Branch(name=task.task_id, body=body),),
+            spawn="always",
+            queue=task.queue,
+            bind=call.bind[:1],
+            unpack=True,
+            trigger=call.trigger,
+            title=call.title,
+            span=call.span,
+        )
 
     def _meta(self) -> dict[str, Any]:
         workflow = self._workflow

@@ -168,15 +168,11 @@ def logical_time(names: dict[str, Any]) -> str:
 
 def _cause(scope: Scope) -> dict[str, Any]:
     """What a failure callback, or anything inside one, knows of the failure."""
-    frame, node = scope.frame, scope.node
-    while True:
-        cause = Scope(frame, node, scope.globals, scope.now).cause
-        if cause is not None:
-            error = cause["error"] or {}
-            return {"failed_task_id": task_of(cause["node"]), "error_message": error.get("message", "")}
-        if frame.parent is None:
-            return {}
-        frame, node = frame.parent, frame.owner
+    cause = scope.cause
+    if cause is None:
+        return {}
+    error = cause["error"] or {}
+    return {"failed_task_id": task_of(cause["node"]), "error_message": error.get("message", "")}
 
 
 def _texts(value: Any) -> list[str]:

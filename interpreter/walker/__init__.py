@@ -20,7 +20,7 @@ commands in the same order; the driver skips those whose records it already has.
 | `WaitForEvent` | wait for the event | `Settled(path, value=payload)` or failed, type `EventTimeout` |
 | `EmitEvent` | append the event, idempotent by path | `Settled(path)` |
 | `OpenFork` | decide: in place, or tasks of `chunk` slots (1 if `may_wait`) | `Opened(path, mode, chunk)` |
-| `Spawn` | start a task per unit, `cap` at a time, on `walk_of_unit` | per unit `Settled(unit.path, ...)` |
+| `Spawn` | a task per unit, `cap` at a time, on `queue_of`, by `walk_of_unit` | per unit `Settled(unit.path, ...)` |
 | `Cancel` | cancel the call, wait or unit of that path | its `Settled`, cancelled or what it came to first |
 | `Note` | write it with the next flush; on replay compare it | none |
 | `SettleRun` | settle the run, or hand the unit's end to its parent | none: the walk is over |
@@ -62,7 +62,7 @@ and members; outsiders follow the end. A callback handler is a node `handler@own
 from __future__ import annotations
 
 from interpreter.walker.check import check_plan, require_sound
-from interpreter.walker.many import unit_of
+from interpreter.walker.many import queue_of, unit_of
 from interpreter.walker.program import Program
 from interpreter.walker.reducer import apply, walk_of_unit
 from interpreter.walker.retry import error_matches, next_try
@@ -82,6 +82,7 @@ __all__ = [
     "check_plan",
     "error_matches",
     "next_try",
+    "queue_of",
     "require_sound",
     "restore",
     "snapshot",

@@ -146,6 +146,12 @@ def _check_node(node: Node) -> Iterator[Fault]:
                 yield _fault(f"{node.id}: the case {case.label!r} needs either `when` or `equals`", node)
     if isinstance(node, Each) and not node.item:
         yield _fault(f"{node.id} gives its item no name", node)
+    if isinstance(node, Each | Fork) and node.queue is not None and not _always_spawns(node):
+        yield _fault(f"{node.id} names a queue, but what it opens may run in place", node)
+
+
+def _always_spawns(node: Each | Fork) -> bool:
+    return node.spawn == "always" and (isinstance(node, Fork) or node.mode == "parallel")
 
 
 def _waits(graph: Graph) -> dict[str, set[str]]:

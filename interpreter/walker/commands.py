@@ -120,7 +120,8 @@ class OpenFork(Message):
 
 @dataclass(slots=True)
 class Unit(Message):
-    """What one spawned task runs: some slots of one fork or loop. `Walk.of_unit` walks it."""
+    """What one spawned task runs: some slots of one fork or loop. `walk_of_unit` walks it. `cause` is the failed node
+    that the fork, or what is around it, is the callback of."""
 
     tag: ClassVar[str] = "unit"
     path: str
@@ -133,6 +134,7 @@ class Unit(Message):
     stem: str
     items: list[Any] | None
     scope: dict[str, Any]
+    cause: dict[str, Any] | None = None
 
 
 @dataclass(slots=True)

@@ -24,7 +24,7 @@ from interpreter.walker.owners import (
     stem,
 )
 from interpreter.walker.records import Opened, Settled
-from interpreter.walker.scope import visible
+from interpreter.walker.scope import Scope, visible
 from interpreter.walker.settling import finish, unpacked
 from interpreter.walker.states import CANCELLED, EXITED, FAILED, SUCCEEDED
 from interpreter.walker.walk import Walk
@@ -91,6 +91,8 @@ def begin_unit(walk: Walk, frame: Frame, i: int, unit: Unit) -> None:
     assert isinstance(node, Each | Fork)
     data = frame.note(i)
     data |= {"unit": True, "attempt": 1, "stem": unit.stem, "items": unit.items}
+    if unit.cause is not None:
+        data["cause"] = unit.cause
     _prepare(frame, i, node, range(unit.start, unit.end), None)
     data["length"] = unit.length
     _advance(walk, frame, i, node)
@@ -130,7 +132,8 @@ def _unit(frame: Frame, i: int, node: Many, start: int, end: int) -> Unit:
     path = _slot_name(node, stem(frame, i), span)
     layout, base = frame.layout, data["base"]
     where = (path, frame.key, layout.name, layout.ids[i])
-    return Unit(*where, start, end, data["length"], stem(frame, i), items, base)
+    cause = Scope(frame, i, {}, None).cause
+    return Unit(*where, start, end, data["length"], stem(frame, i), items, base, cause)
 
 
 def unit_of(walk: Walk, path: str) -> Unit:
@@ -139,6 +142,14 @@ def unit_of(walk: Walk, path: str) -> Unit:
     node = frame.layout.nodes[i]
     assert isinstance(node, Each | Fork)
     return _unit(frame, i, node, *frame.data[i]["units"][path])
+
+
+def queue_of(walk: Walk, unit: Unit) -> str | None:
+    """The queue that the plan names for this unit's task."""
+    layout = walk.program.layout(unit.graph)
+    node = layout.nodes[layout.index[unit.node]]
+    assert isinstance(node, Each | Fork)
+    return node.queue
 
 
 def _slot_name(node: Many, head: str, slot: int | str) -> str:

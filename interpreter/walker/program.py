@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from functools import cached_property
 from typing import Final
 
-from interpreter.plan import Call, Edge, Graph, Names, Node, Pass, Plan
+from interpreter.plan import Call, Each, Edge, Fork, Graph, Names, Node, Pass, Plan
 from interpreter.walker.states import EDGE_TABLE, FINAL
 
 EVERYTHING: Final = "*"
@@ -257,7 +257,8 @@ def _node_may_wait(node: Node, known: set[str]) -> bool:
     if node.kind in ("wait", "await_event"):
         return True
     child = node.kind == "call" and getattr(node, "via", "") == "workflow"
-    return child or any(body in known for body in node.bodies())
+    elsewhere = isinstance(node, Each | Fork) and node.queue is not None
+    return child or elsewhere or any(body in known for body in node.bodies())
 
 
 def _through(graph: Graph) -> frozenset[str] | str:

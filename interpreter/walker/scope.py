@@ -90,13 +90,11 @@ class Scope:
 
     @property
     def cause(self) -> dict[str, Any] | None:
-        """The failed node this one is the callback of, with its error."""
-        frame, layout = self.frame, self.frame.layout
-        for edge in layout.ins[self.node]:
-            if edge.kind == "on_failure" and frame.status[edge.source] == FAILED:
-                error = frame.data.get(edge.source, {}).get("error")
-                return {"node": layout.ids[edge.source], "error": error}
-        return None
+        """The failed node that this one, or what is around it, is the callback of, with its error."""
+        frame, node = self.frame, self.node
+        while (found := _cause(frame, node)) is None and frame.parent is not None:
+            frame, node = frame.parent, frame.owner
+        return found
 
     @property
     def loop(self) -> dict[str, Any] | None:
@@ -118,6 +116,17 @@ class Scope:
                 return _view(frame, i)
             frame = frame.parent
         return None
+
+
+def _cause(frame: Frame, node: int) -> dict[str, Any] | None:
+    layout = frame.layout
+    for edge in layout.ins[node]:
+        if edge.kind == "on_failure" and frame.status[edge.source] == FAILED:
+            error = frame.data.get(edge.source, {}).get("error")
+            return {"node": layout.ids[edge.source], "error": error}
+    # In a task of its own, the failed node is elsewhere: whoever spawned it has told.
+    told: dict[str, Any] | None = frame.data.get(node, {}).get("cause")
+    return told
 
 
 def _view(frame: Frame, i: int) -> dict[str, Any]:

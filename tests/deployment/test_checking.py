@@ -180,7 +180,7 @@ name: slips
 fail_fsat: true
 default_retry_policy: {max_retrys: 5}
 tasks:
-  a: {task_id: a, operator_type: activity, function: f, queue: gpu}
+  a: {task_id: a, operator_type: task, function: f, queue: gpu}
   each:
     task_id: each
     operator_type: foreach
@@ -196,6 +196,6 @@ tasks:
     assert [line.removeprefix("warning: a.yaml") for line in said.err.splitlines()] == [
         ":2:1: nothing reads the field 'fail_fsat' (did you mean 'fail_fast'?)",
         ":3:24: nothing reads the field 'max_retrys' (did you mean 'max_retries'?)",
-        ":5:57: task 'a': nothing reads the field 'queue'",
+        ":5:53: task 'a': nothing reads the field 'queue'",
         ":14:41: task 'b': nothing reads the field 'kill_on_timout' (did you mean 'kill_on_timeout'?)",
     ]

@@ -23,6 +23,7 @@ insert into effect select %(task)s, %(step)s, %(attempt)s, %(pid)s,
 """
 
 
+QUEUE = "far"
 BOOK = "insert into booking values (%s, %s)"
 
 
@@ -153,6 +154,14 @@ def child() -> Workflow:
     )
 
 
+def activity() -> Workflow:
+    retried = RetryPolicy(max_retries=2, delay=timedelta(milliseconds=30))
+    builder = WorkflowBuilder("kill_activity").task("a", "add")
+    builder.activity("b", "stumble", args=["{{a}}"], retry_policy=retried, queue=QUEUE)
+    builder.activity("c", "add", args=["{{b}}"], queue=QUEUE)
+    return builder.task("last", "add", args=["{{c}}"]).build()
+
+
 def transaction() -> Workflow:
     builder = WorkflowBuilder("kill_transaction").task("a", "book")
     builder.foreach("e", items="{{[1, 2]}}", loop_body=lambda b: b.task("t", "book_plainly", args=["{{item}}"]))
@@ -173,5 +182,6 @@ FLOWS: dict[str, tuple[Workflow, Any]] = {
     "events": (events(), 2),
     "callbacks": (callbacks(), None),
     "child workflow": (child(), 5),
+    "activity": (activity(), 4),
     "transaction": (transaction(), 6),
 }

@@ -96,8 +96,14 @@ class Stage:
         self.client = client
         self._workers: list[tuple[Worker, asyncio.Task[None]]] = []
 
-    async def work(self, *workflows: DurableWorkflow, catalogue: Catalogue | None = None, **settings: Any) -> Worker:
-        worker = Worker(self.dsn, workflows, settings=Settings(**settings), catalogue=catalogue)
+    async def work(
+        self,
+        *workflows: DurableWorkflow,
+        catalogue: Catalogue | None = None,
+        queues: tuple[str, ...] | None = None,
+        **settings: Any,
+    ) -> Worker:
+        worker = Worker(self.dsn, workflows, queues=queues, settings=Settings(**settings), catalogue=catalogue)
         self._workers.append((worker, asyncio.create_task(worker.run())))
         await worker.ready()
         return worker

@@ -16,7 +16,7 @@ import pytest
 from durable import Settings, SyncDurable, Worker, faults
 from interpreter.highway import highway_workflow
 
-from .flows_to_kill import FLOWS, TABLE, Functions
+from .flows_to_kill import FLOWS, QUEUE, TABLE, Functions
 
 POINTS = (
     *("step.before:1", "step.after:1", "flush.sent:2", "step.after:2", "flush.after:2", "park.before:1"),
@@ -40,7 +40,7 @@ def serve(dsn: str, fault: str | None, log: str) -> None:
     faults.arm(fault)
     flows = [highway_workflow(workflow, Functions(dsn)) for workflow, _ in FLOWS.values()]
     settings = Settings(lease_seconds=5, poll_seconds=0.1, idle_poll_seconds=0.2, quarantine_after=1000)
-    asyncio.run(Worker(dsn, flows, settings=settings).run())
+    asyncio.run(Worker(dsn, flows, queues=("default", QUEUE), settings=settings).run())
 
 
 class Theatre:
@@ -169,7 +169,7 @@ def test_runs_survive_losses_at_a_point_that_all_of_them_come_to(
     broke_no_law(theatre)
 
 
-@pytest.mark.parametrize("kind", ["task", "foreach spawned", "events", "child workflow", "transaction"])
+@pytest.mark.parametrize("kind", ["task", "foreach spawned", "events", "child workflow", "activity", "transaction"])
 def test_a_task_that_is_lost_again_and_again_still_ends(theatre: Theatre, client: SyncDurable, kind: str) -> None:
     """The same task is lost with three workers, nobody forgives it that, and it ends once it can run alone."""
     run = client.start(FLOWS[kind][0].name)

@@ -341,6 +341,25 @@ async def test_many_items_are_spread_over_tasks(stage: Stage) -> None:
     assert (await stage.sql("select count(*) from durable.task where parent_id is not null"))[0][0] == 25
 
 
+@pytest.mark.parametrize("spawn", [False, True])
+async def test_a_callback_knows_its_cause_in_tasks_of_its_own_too(stage: Stage, spawn: bool) -> None:
+    """What is inside of a failure handler knows who failed and how, wherever it runs."""
+    args = ["{{item}}", "{{failed_task_id}}", "{{error_message}}"]
+    workflow = Workflow(name="told")
+    workflow.add_task(TaskOperator(task_id="bad", function="bad", on_failure_task_id="each"))
+    loop = WorkflowBuilder("loop").foreach(
+        "each",
+        items="{{[1, 2]}}",
+        loop_body=lambda b: b.task("alert", "alert", args=args),
+        parallel=True,
+        metadata={"spawn": spawn},
+    )
+    workflow.add_task(loop.build().tasks["each"])
+    ended = await stage.run(workflow, {"bad": BOOM})
+    told = sorted(call.args for call in ended.fakes.calls if call.function == "alert")
+    assert told == [(1, "bad", "boom"), (2, "bad", "boom")]
+
+
 async def test_a_parallel_with_a_dependency_between_its_branches_waits_for_it(stage: Stage) -> None:
     """Branches that are tied to each other run in one frame, in the order their dependencies say."""
     workflow = Workflow(name="tied")

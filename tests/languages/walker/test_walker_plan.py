@@ -77,6 +77,7 @@ FAULTS = {
     "either for seconds or until": plan([Wait(id="w")]),
     "either `when` or `equals`": plan([Choose(id="c", cases=(Case(label="x"),))]),
     "gives its item no name": loop(graph(calls("a")), item=()),
+    "may run in place": loop(graph(calls("a")), mode="parallel", spawn="auto", queue="gpu"),
     "final step 'gone'": plan(calls("a"), final_step="gone"),
     "must stand alone": plan(calls("a", "b"), chain("a", "b"), final_step="b"),
     "frames of themselves": plan([Function(id="f", body="g")], [], {"g": graph([Function(id="f", body="g")])}),
