@@ -59,7 +59,9 @@ class Weaver:
         for task_id in own:
             self._add(task_id)
         for task_id in own:
-            self._call_back(self._final(task_id), task_id, self._around.task(task_id), task_id)
+            # The handlers of the whole stand outside, beside it: they are called back after its last attempt.
+            if task_id != self._whole:
+                self._call_back(self._final(task_id), task_id, self._around.task(task_id), task_id)
         for task_id in own:
             self._connect(task_id)
         return self._ordered(writes)

@@ -156,10 +156,12 @@ class Stage:
 
     async def _skip_to_next_timer(self) -> None:
         """Move the database's clock to the next timer, if there is nothing else to wait for."""
-        # What a timer has set off comes first: a deadline that fired is a signal until it is applied.
+        # What a timer has set off comes first: a deadline that fired is a signal until it is applied. So does a branch
+        # that is being run: no time goes by while it works.
         rows = await self.sql(
             "select extract(epoch from min(wake_at) - durable.now())::float from durable.timer"
             " where not exists (select from durable.signal) and not exists (select from durable.ready)"
+            " and not exists (select from durable.held)"
         )
         if rows[0][0] is not None and rows[0][0] > 0:
             await self.skip(rows[0][0] + 0.001)
