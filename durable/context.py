@@ -89,9 +89,7 @@ class DurableContext(Recording):
         **kwargs: Any,
     ) -> Any:
         """Run `fn(*args, **kwargs)` as a step: `ctx.step(fn, *args)` or `ctx.step("name", fn, *args)`.
-
-        At least once, recorded exactly once. Fails as `StepFailed` when the retry policy gives up.
-        """
+        At least once, recorded exactly once. Fails as `StepFailed` when the retry policy gives up."""
         name, fn, args = _call(call)
         traits = traits_of(fn)
         key = self._key(name or traits.name)
