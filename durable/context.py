@@ -23,7 +23,7 @@ from durable import codec, faults
 from durable.children import Group, Handle, span
 from durable.errors import Cancelled, ChildFailed, EventTimeout, Refused, StepUncertain, ValueRefused
 from durable.failures import describe, raised
-from durable.ids import child_ids, group_start, uuid7
+from durable.ids import child_ids, fine_uuid7, group_start
 from durable.journal import Record, Replay
 from durable.lanes import StepInfo, current, lane_of, traits_of
 from durable.parking import Parking, Phase
@@ -239,7 +239,7 @@ class DurableContext(Recording):
             return
         body = Fragment(self.sealed(self.encoded(payload)))
         async with self._operation():
-            event_id = uuid7()
+            event_id = fine_uuid7()
             row = {"i": event_id, "n": event, "b": body, "r": self.run_id}
             await self._record("emit", key, codec.encode({"event": event_id}), effects={"events": [row]})
 

@@ -16,15 +16,15 @@ language sql volatile as $$
   select statement_timestamp() + (select c.shift from durable.clock c);
 $$;
 
--- uuid7: a time-ordered id, from the server's own clock.
+-- uuid7: a time-ordered id, from the server's own clock, to the microsecond: what one session makes one after the other,
+-- events above all, keeps its order within a millisecond too.
 create or replace function durable.uuid7() returns uuid
 language sql volatile as $$
-  select encode(
-    set_bit(set_bit(
-      overlay(uuid_send(gen_random_uuid())
-              placing substring(int8send((extract(epoch from clock_timestamp()) * 1000)::bigint) from 3)
-              from 1 for 6),
-      52, 1), 53, 1), 'hex')::uuid
+  select encode(overlay(
+    uuid_send(gen_random_uuid())
+    placing substring(int8send(floor(x.ms)::bigint) from 3) || int2send((28672 + floor((x.ms - floor(x.ms)) * 4096))::int2)
+    from 1 for 8), 'hex')::uuid
+  from (select extract(epoch from clock_timestamp()) * 1000 as ms) x
 $$;
 
 -- first_id: the least id of a moment. Ids of what was made before it are smaller.

@@ -2,6 +2,7 @@
 
 import threading
 from typing import Any
+from uuid import RFC_4122
 
 import pytest
 
@@ -240,3 +241,12 @@ def test_emits_and_waits_in_any_order_meet_exactly_once(store: Store, worker: Ha
     outcomes = store.rows("select outcome is not null, t.wakes from durable.wait w join durable.task t using (task_id)")
     assert outcomes == [(True, 1)] * 120
     assert store.value("select count(*) from durable.signal") == 0
+
+
+def test_ids_of_one_session_are_in_the_order_of_their_making(store: Store) -> None:
+    """Events that are emitted one after the other are received in that order, within a millisecond too."""
+    made = [row[0] for row in store.rows("select durable.uuid7() from generate_series(1, 2000) n order by n")]
+    stamps = [str(one)[:18] for one in made]
+    assert stamps == sorted(stamps)
+    assert {(one.version, one.variant) for one in made} == {(7, RFC_4122)}
+    assert len(set(stamps)) > 1
