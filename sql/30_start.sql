@@ -194,7 +194,7 @@ end
 $$;
 
 -- start_alike: many runs of one line that differ in nothing but their inputs, ready at once. What start_runs would do, at
--- half of the cost: nothing is looked up for each, and only the inputs are JSON. Runs that must stand in line for a slot
+-- two thirds of the cost: nothing is looked up for each, and only the inputs are JSON. Runs that must stand in line for a slot
 -- take the usual way.
 create or replace function durable.start_alike(_line int, _prio int, _ids uuid[], _inputs json) returns void
 language plpgsql as $$

@@ -1,4 +1,4 @@
--- record: one journal row and nothing else: what a flush is while few tasks run, at half of its cost. A statement that
+-- record: one journal row and nothing else: what a flush is while few tasks run, at four fifths of its cost. A statement that
 -- workers prepare, not a function: with one step in flight, calling one would be another twentieth of the whole.
 -- Answers whether `flush` has something to tell; null: this very write was applied before. Locks: fence.
 -- Worker, channel, flush number; run, task, position, epoch, kind, name, frame, body, milliseconds.
