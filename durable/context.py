@@ -93,6 +93,8 @@ class DurableContext(Recording):
         name, fn, args = _call(call)
         traits = traits_of(fn)
         key = self._key(name or traits.name)
+        if self._replay is not None and (done := self._done_before(key)) is not None:
+            return self.opened(done.body)
         parking = self._parking
         limit = traits.timeout if timeout is None else _seconds(timeout)
         simple = lane is None and limit is None and traits.on_loop
@@ -193,7 +195,7 @@ class DurableContext(Recording):
         if record is None:
             async with self._operation():
                 until = end(self._services.clock.now())
-                await self._record("sleep", key, codec.encode({"until": until}))
+                await self._note("sleep", key, codec.encode({"until": until}), before_wait=True)
         else:
             until = record.body["until"]
         slept = await self._recorded(key, ("slept",))
@@ -202,7 +204,7 @@ class DurableContext(Recording):
         async with self._operation():
             await self._parking.until(key, until)
             self._parking.check()
-            return await self._record("slept", key, b"null")
+            return await self._note("slept", key, b"null")
 
     async def wait_for_event(
         self,
@@ -226,7 +228,7 @@ class DurableContext(Recording):
                 row["since"] = since.timestamp() if since else None
                 outcome = await self._parking.outcome(key, row, until)
                 kind = "timeout" if "timeout" in outcome else "event"
-                pos = await self._record(kind, key, codec.encode(outcome), effects=self._consumed(key))
+                pos = await self._note(kind, key, codec.encode(outcome), self._consumed(key))
                 record = Record(pos, kind, key, outcome)
         if record.kind == "timeout":
             raise EventTimeout(event, record.pos)
@@ -487,12 +489,14 @@ class DurableContext(Recording):
         if record is not None:
             return record
         async with self._operation():
-            row = self._wait_row(key) | {"mode": mode} | span(handles)
+            row, consumed = self._wait_row(key) | {"mode": mode} | span(handles), self._consumed(key)
             outcome = await self._parking.outcome(key, row, None)
-            if keep:
-                outcome = {**outcome, "ended": await self._services.read_children(_decisive(outcome, handles))}
-            # Not `encode`: what the children came to has been through it, and may be sealed.
-            pos = await self._record("child", key, orjson.dumps(outcome), effects=self._consumed(key))
+            if not keep:
+                return Record(await self._note("child", key, codec.encode(outcome), consumed), "child", key, outcome)
+            outcome = {**outcome, "ended": await self._services.read_children(_decisive(outcome, handles))}
+            # Not `encode`: what the children came to has been through it, and may be sealed. Committed before anybody
+            # sees it: a child that is a run may be retried, and come to something else.
+            pos = await self._record("child", key, orjson.dumps(outcome), effects=consumed)
             return Record(pos, "child", key, outcome)
 
     async def _child_results(self, record: Record, handles: Sequence[Handle]) -> list[Any]:

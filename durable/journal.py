@@ -45,7 +45,7 @@ class Replay:
     @property
     def over(self) -> bool:
         """Nothing is left that could be asked for."""
-        return self.caught_up and not self._optional
+        return self._next >= len(self._records) and not self._on_their_way and not self._optional
 
     @property
     def caught_up(self) -> bool:
@@ -68,6 +68,20 @@ class Replay:
             return await turn
         finally:
             self._on_their_way.discard(turn)
+
+    def step_at_hand(self, name: str) -> Record | None:
+        """As `take`, where the very next record is that of this step's success; None: ask by `take`."""
+        at = self._next
+        if self._optional or self._handing or at >= len(self._records):
+            return None
+        record = self._records[at]
+        if record.name != name or record.kind != "step":
+            return None
+        self._asked += 1
+        self._next = at + 1
+        if self._asking:
+            self._let_next_go()
+        return record
 
     def comes_first(self, name: str, others: str) -> bool:
         """Whether a record of `name` is still to come, before any whose name begins with `others`."""

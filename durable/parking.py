@@ -13,10 +13,14 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Any
 
+import structlog
+
 from durable import faults
 from durable.clock import Clock
 from durable.errors import Cancelled, Evicted, Stop
 from durable.writer import Entry, JournalWriter, Json
+
+log = structlog.get_logger("durable.task")
 
 # Turns of the event loop that user code gets to ask for its next step before the task counts as waiting.
 _PATIENCE_TURNS = 4
@@ -47,8 +51,8 @@ class Parking:
     """The waits of one task, and whether it is parked."""
 
     __slots__ = (
-        "_clock", "_late", "_loop", "_on_parked", "_waits", "busy", "epoch", "heeded", "known", "leaving", "on_stop",
-        "phase", "registered", "run_id", "stop", "task_id", "wakes", "writer",
+        "_clock", "_late", "_loop", "_on_parked", "_waits", "broken", "busy", "epoch", "heeded", "known", "leaving",
+        "on_stop", "phase", "registered", "run_id", "stop", "task_id", "wakes", "writer",
     )  # fmt: skip
 
     def __init__(
@@ -69,6 +73,7 @@ class Parking:
         self.phase = Phase.LIVE
         self.stop: str | None = None
         self.leaving = False  # the worker drains: what is under way ends, and nothing begins
+        self.broken = False  # the store refused a record of it: the task is to begin again from what is recorded
         self.heeded = False  # the task is cleaning up: a stop has nothing more to say to it
         self.busy = 0
         self.on_stop: Callable[[str], None] | None = None  # who wants to hear of a stop at once
@@ -181,6 +186,12 @@ class Parking:
         if self.busy == 0 and (self._waits or self.phase is not Phase.LIVE):
             self.kill()
 
+    def break_off(self, error: BaseException) -> None:
+        """The store refused what this copy took for recorded."""
+        log.error("a record was refused by the store", task=self.task_id, error=str(error))
+        self.broken = True
+        self.kill()
+
     def kill(self) -> None:
         """End this copy of the task's code: nothing it does counts any more."""
         self.phase = Phase.DEAD
@@ -238,6 +249,8 @@ class Parking:
         self._fire_due()
         if self.busy == 0 and self._waits and self.phase is Phase.LIVE and self.stop is None:
             self._park()
+        else:
+            self.writer.kick()
 
     def earliest(self) -> float | None:
         """The first time at which one of the waits is over."""

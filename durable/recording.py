@@ -15,7 +15,7 @@ from durable.failures import describe, raised
 from durable.journal import Record, Replay
 from durable.parking import Parking, Phase
 from durable.retry import RetryPolicy
-from durable.writer import Entry, Json, RecordRefused
+from durable.writer import Entry, Json, RecordRefused, Told
 
 if TYPE_CHECKING:
     from durable.services import Services
@@ -29,8 +29,9 @@ class Recording:
     """The journal of one task, as its code sees it: what was, and what is being added."""
 
     __slots__ = (
-        "_counts", "_loop", "_most", "_new_future", "_open_transactions", "_parking", "_pos", "_prefix", "_replay",
-        "_sealing", "_services", "_writer", "positions", "run_id", "snapshot", "snapshot_pos", "task_id", "weight",
+        "_counts", "_loop", "_most", "_new_future", "_newest", "_open_transactions", "_parking", "_pos", "_prefix",
+        "_replay", "_sealing", "_services", "_writer", "positions", "run_id", "snapshot", "snapshot_pos", "task_id",
+        "weight",
     )  # fmt: skip
 
     def __init__(self, services: Services, parking: Parking, replay: Replay | None, pos: int, prefix: str):
@@ -44,6 +45,7 @@ class Recording:
         self._prefix = prefix
         self._counts: dict[str, int] = {}
         self._open_transactions: dict[int, asyncio.Future[None]] = {}
+        self._newest: asyncio.Future[None] | None = None  # of the last record handed in; done after its commit
         self.snapshot_pos = -1
         self.snapshot: Any = None  # the state that this copy begins with, instead of the records that led to it
         self.weight = 0  # bytes recorded by this copy
@@ -100,6 +102,17 @@ class Recording:
         counts[name] = count = counts[name] + 1
         return f"{self._prefix}{name}#{count}"
 
+    def _done_before(self, key: str) -> Record | None:
+        """The record of a step that was done, if a replay has it next: nothing to wait for. None says nothing."""
+        assert self._replay is not None
+        record = self._replay.step_at_hand(key)
+        if record is not None:
+            if self._replay.over:
+                self._replay = None
+            if self.positions is not None:
+                self.positions.setdefault(key, []).append(record.pos)
+        return record
+
     async def _recorded(self, key: str, kinds: tuple[str, ...]) -> Record | None:
         """The next record of `key` on a replay; None when the operation is to be performed."""
         if self._replay is None:
@@ -132,19 +145,45 @@ class Recording:
         self, kind: str, key: str, data: bytes, effects: Effects | None, ms: int | None
     ) -> asyncio.Future[None]:
         """Give a record its position and hand it to the writer; the future is done after its commit."""
+        self._newest = future = self._new_future()
+        self._writer.put(self._entry(kind, key, data, effects, ms, future))
+        return future
+
+    async def _note(
+        self, kind: str, key: str, data: bytes, effects: Effects | None = None, *, before_wait: bool = False
+    ) -> int:
+        """Add a record of what a replay would find out again: how the store decided a wait, that a time is over. Nobody
+        waits for its commit: whatever this task says next is committed with it or after it. Its position.
+
+        `before_wait`: a wait follows, which sees that it is sent.
+        """
+        pos = self._pos
+        committed = self._new_future()
+
+        def told(error: BaseException | None) -> None:
+            if error is not None:
+                self._parking.break_off(error)
+            committed.set_result(None)
+
+        self._writer.put_lazily(self._entry(kind, key, data, effects, None, told))
+        self._newest = committed
+        if not before_wait:
+            self._writer.kick()
+        await self._in_turn(pos)
+        return pos
+
+    def _entry(self, kind: str, key: str, data: bytes, effects: Effects | None, ms: int | None, told: Told) -> Entry:
         if self._parking.phase is _DEAD:
             raise Evicted("this copy of the task no longer counts")
         pos = self._pos
         self._pos = pos + 1
-        future = self._new_future()
-        entry = Entry(self.task_id, future)
+        entry = Entry(self.task_id, told)
         entry.record, value = self.row(kind, key, data, pos, ms)
         self.weight += len(data) + _ROW
         if self.positions is not None:
             self.positions.setdefault(key, []).append(pos)
         entry.effects = effects if value is None else {**(effects or {}), "values": [value]}
-        self._writer.put(entry)
-        return future
+        return entry
 
     async def _in_turn(self, pos: int) -> None:
         """Records are consumed in the order of positions: a transaction step in front may still be committing."""
@@ -201,8 +240,12 @@ class Recording:
         if self._parking.phase is _DEAD:
             raise Evicted("this copy of the task no longer counts")
 
-    def take_position(self) -> int:
-        """A position for a transaction step that is about to commit: later records are consumed after it."""
+    async def take_position(self) -> int:
+        """A position for a transaction step that is about to commit: later records are consumed after it, and earlier
+        ones are committed before it, or a crash between the two would leave a gap in front of it."""
+        while self._newest is not None and not self._newest.done():
+            await asyncio.wait([self._newest])
+        self.check_live()
         pos, self._pos = self._pos, self._pos + 1
         self._open_transactions[pos] = self._loop.create_future()
         return pos

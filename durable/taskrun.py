@@ -85,6 +85,8 @@ class TaskRun:
             # A branch that nobody waited for may have parked the task: only its holder can end it.
             if self.parking.phase is not Phase.LIVE:
                 await self.parking.awake()
+            if self.parking.broken:
+                raise Evicted("this copy of the task no longer counts")
         except (Evicted, asyncio.CancelledError):
             self._evicted()
             return
@@ -211,6 +213,9 @@ class TaskRun:
             faults.point("end.after")
             self._host.gone(self)
             return
+        if self.parking.broken:
+            self._give_back()
+            return
         # The store cannot hold the result: the run fails, and says why.
         log.error("a result was refused by the store", task=self.task_id, error=str(error))
         entry = Entry(self.task_id, self._gone)
@@ -225,13 +230,13 @@ class TaskRun:
         self._writer.put(entry)
 
     def _evicted(self) -> None:
-        if self.draining:
+        if self.draining or self.parking.broken:
             self._give_back()
 
     def _refused(self, exc: RecordRefused) -> None:
         """A record was refused. A second history of the task is dropped and replayed; anything else ends the run."""
         log.error("a record was refused by the store", task=self.task_id, error=str(exc))
-        if exc.sqlstate == "23505":
+        if exc.sqlstate == "23505" or self.parking.broken:
             self.parking.kill()
             self._give_back()
         else:

@@ -157,7 +157,7 @@ class Attempt:
                 async with session.transaction():
                     value = await fn(session, *args, **kwargs)
                     data = self._of.encoded(value)
-                    await session.execute(RECORD, self._record(data))
+                    await session.execute(RECORD, await self._record(data))
                     faults.point("transaction.before", self._info)
                 faults.point("transaction.after", self._info)
             except Exception as exc:
@@ -205,13 +205,14 @@ class Attempt:
 
     async def _record_on_loop(self, data: bytes) -> tuple[Any, ...]:
         self._data = data
-        return self._record(data)
+        return await self._record(data)
 
-    def _record(self, data: bytes) -> tuple[Any, ...]:
-        self._of.check_live()
+    async def _record(self, data: bytes) -> tuple[Any, ...]:
+        pos = await self._of.take_position()
         if self._given_up:
+            self._of.release_position(pos)
             raise Evicted("the step was given up by its own run")
-        self._pos = self._of.take_position()
+        self._pos = pos
         took = int((time.monotonic() - self._began) * 1000)
         self._row, value = self._of.row("step", self._info.name, self._of.sealed(data), self._pos, took)
         return self._slot.record_params(self._row, value)

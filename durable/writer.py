@@ -28,6 +28,8 @@ FLUSH = "select durable.flush($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
 RECORD = statement("record")
 
 Json = dict[str, Any]
+# Who is told when an entry is committed or refused: a future on the hot path, a function, or nobody.
+Told = asyncio.Future[None] | Callable[[BaseException | None], None] | None
 
 # So many ends of runs are told by the commit itself, and such commits wait for each other; more are told after it.
 TOLD_AT_ONCE = 4
@@ -38,9 +40,9 @@ class Entry:
 
     __slots__ = ("effects", "end", "park", "record", "run_ends", "task_id", "told")
 
-    def __init__(self, task_id: str, told: asyncio.Future[None] | Callable[[BaseException | None], None] | None):
+    def __init__(self, task_id: str, told: Told):
         self.task_id = task_id
-        self.told = told  # who is told when it is committed: a future on the hot path, a function, or nobody
+        self.told = told
         self.record: Json | None = None
         self.end: Json | None = None
         self.run_ends = False  # the end is that of a run: somebody may wait for it
@@ -113,7 +115,9 @@ class JournalWriter:
         self._mending: asyncio.Task[None] | None = None
         self._turn_comes = False
         self._sending = True  # until `run`
+        self._urgent = False  # something in the queue is not to wait for what may follow it
         self._owing = 0  # tasks that the last answer let go on, and that have not handed in anything since
+        self._refused: dict[str, RecordRefused] = {}  # by task, while a batch is sent in parts
         self._settling: list[asyncio.Future[None]] = []
         self.flushes = 0
         self.records = 0
@@ -121,6 +125,7 @@ class JournalWriter:
     def put(self, entry: Entry) -> None:
         """Queue an entry and see that it is flushed: at once if nobody else is about to speak, else with them."""
         self._queue.append(entry)
+        self._urgent = True
         self._owing -= 1
         if not self._sending:
             if self._owing == 0:
@@ -133,6 +138,8 @@ class JournalWriter:
         self._queue.append(entry)
 
     def kick(self) -> None:
+        """Send what there is, and ask for work."""
+        self._urgent = True
         if not self._turn_comes and not self._sending:
             self._take_turn()
 
@@ -172,15 +179,16 @@ class JournalWriter:
             self._send()
 
     def _send(self) -> None:
+        want = self._claims.wanted()
+        if not want.number and not (self._queue and (self._urgent or self._settling)):
+            self._tell_settled()
+            return
         batch = self._queue
         if len(batch) > self.MAX_BATCH:
             batch, self._queue = batch[: self.MAX_BATCH], batch[self.MAX_BATCH :]
         else:
             self._queue = []
-        want = self._claims.wanted()
-        if not batch and not want.number:
-            self._tell_settled()
-            return
+            self._urgent = False
         self._sending = True
         self._owing = 0
         self.flushes += 1
@@ -264,6 +272,7 @@ class JournalWriter:
     async def _mend(self, batch: list[Entry], want: Want, error: BaseException, committed: Sequence[Entry]) -> None:
         try:
             self._claims.answered(want, [])
+            self._refused = {}
             await self._mend_batch(batch, error)
             if committed:
                 await self._claims.reconcile()
@@ -280,7 +289,13 @@ class JournalWriter:
         else:
             raise error
 
-    async def _flush(self, batch: list[Entry]) -> None:
+    async def _flush(self, whole: list[Entry]) -> None:
+        batch = [entry for entry in whole if entry.task_id not in self._refused]
+        for entry in whole:
+            if entry.task_id in self._refused:
+                entry.settle(self._refused[entry.task_id])
+        if not batch:
+            return
         self.flushes += 1
         try:
             answer = await self._channel.call(FLUSH, [*encode(batch), *claim_params(NOTHING)], "flush.sent")
@@ -300,11 +315,19 @@ class JournalWriter:
                 # Again, and before what follows it: a park must not overtake the wait that it is for.
                 await self._flush(batch)
             else:
-                batch[0].settle(RecordRefused(batch[0].task_id, exc))
+                self._refuse(batch[0], exc)
             return
         middle = len(batch) // 2
         await self._flush(batch[:middle])
         await self._flush(batch[middle:])
+
+    def _refuse(self, entry: Entry, exc: psycopg.Error) -> None:
+        """The store will not have it; nor then what its task said after it, or its journal would have a gap."""
+        error = self._refused[entry.task_id] = RecordRefused(entry.task_id, exc)
+        since = [later for later in self._queue if later.task_id == entry.task_id]
+        self._queue = [later for later in self._queue if later.task_id != entry.task_id]
+        for said in (entry, *since):
+            said.settle(error)
 
 
 class RecordRefused(DurableError):

@@ -20,8 +20,9 @@ from durable.task t
 join durable.line l on l.line = t.line
 left join durable.held h on h.task_id = t.task_id;
 
--- read_journal: the records of a task in their order, one JSON value: [pos, kind, name, body]. With a snapshot, only
--- the newest that holds, what follows it, and the records in front of it that it names (operations still open then).
+-- read_journal: the records of a task in their order, one JSON value, by column: [positions, kinds, names, bodies]. An
+-- array for each record took half as long again. With a snapshot, only the newest that holds, what follows it, and the
+-- records in front of it that it names (operations still open then).
 -- A snapshot does not hold if the failure that a retry took back came before it.
 create or replace function durable.read_journal(_run uuid, _task uuid) returns json
 language sql stable as $$
@@ -31,15 +32,17 @@ language sql stable as $$
       and j.pos < coalesce((select min((v.body ->> 'void')::int) from durable.journal v
                             where v.run_id = _run and v.task_id = _task and v.kind = 'retry'), 2147483647)
     order by j.pos desc limit 1
-  ), r as (
+  )
+  select json_build_array(json_agg(r.pos), json_agg(r.kind), json_agg(r.name), json_agg(r.body))
+  from (
     select j.pos, j.kind, j.name, j.body from s join durable.journal j on j.pos = any (s.open)
     where j.run_id = _run and j.task_id = _task and j.pos < s.pos
     union all
     select j.pos, j.kind, j.name, j.body from durable.journal j
     where j.run_id = _run and j.task_id = _task and j.pos >= coalesce((select s.pos from s), 0)
       and (j.kind <> 'snapshot' or j.pos = (select s.pos from s))
-  )
-  select json_agg(json_build_array(r.pos, r.kind, r.name, r.body) order by r.pos) from r
+    order by pos
+  ) r
 $$;
 
 -- read_values: large values of a run by hash.

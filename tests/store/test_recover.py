@@ -26,8 +26,8 @@ def failed(store: Store, worker: HandWorker) -> Claimed:
 
 
 def journal(store: Store, task: str) -> list[tuple[object, ...]]:
-    rows = store.value("select durable.read_journal(%s, %s)", task, task) or []
-    return [tuple(row[:3]) for row in rows]
+    positions, kinds, names, _ = store.value("select durable.read_journal(%s, %s)", task, task)
+    return list(zip(positions or [], kinds or [], names or [], strict=True))
 
 
 def test_a_retried_run_goes_on_from_the_step_that_failed(store: Store, worker: HandWorker) -> None:

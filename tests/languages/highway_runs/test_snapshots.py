@@ -35,8 +35,9 @@ async def test_a_resume_after_many_iterations_reads_few_records(stage: Stage) ->
     run = await stage.start(flow)
     await stage.parked(run)
     read = (await stage.sql("select durable.read_journal(%s, %s)", run, run))[0][0]
-    assert len(read) < 400
-    assert [record[1] for record in read].count("snapshot") == 1
+    positions, kinds, *_ = read
+    assert len(positions) < 400
+    assert kinds.count("snapshot") == 1
     await stage.client.emit("go")
     assert await stage.client.result(run, timeout=30) == 1000
     assert fakes.tasks.count("add") == 1000
@@ -106,7 +107,7 @@ async def test_a_fan_out_is_saved_while_its_tasks_run(stage: Stage, cap: int | N
     whole = (await stage.sql("select count(*) from durable.journal where task_id = %s", run))[0][0]
     read = (await stage.sql("select durable.read_journal(%s, %s)", run, run))[0][0]
     assert whole > 300
-    assert len(read) < whole / 2
+    assert len(read[0]) < whole / 2
     await stage.client.emit("go")
     ended = await stage.end(run, fakes)
     assert (ended.state, ended.error) == ("succeeded", {})
