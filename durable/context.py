@@ -94,7 +94,8 @@ class DurableContext(Recording):
         traits = traits_of(fn)
         key = self._key(name or traits.name)
         if self._replay is not None and (done := self._done_before(key)) is not None:
-            return self.opened(done.body)
+            body = done.body
+            return body if type(body) in codec.PLAIN else self.opened(body)
         parking = self._parking
         limit = traits.timeout if timeout is None else _seconds(timeout)
         simple = lane is None and limit is None and traits.on_loop

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict, deque
+from itertools import islice
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from durable.errors import Diverged
@@ -28,6 +30,14 @@ class Record(NamedTuple):
     body: Any
 
 
+_kind_of = itemgetter(1)
+
+
+def holds(records: list[Record], kind: str) -> bool:
+    """Whether a record is of this kind; of a long past, nearly always none."""
+    return kind in map(_kind_of, records)
+
+
 class Replay:
     """Records of a task, to be asked for by name."""
 
@@ -38,6 +48,7 @@ class Replay:
         self._asking: dict[str, asyncio.Future[Record | None]] = {}
         self._asked = 0
         self._on_their_way: set[asyncio.Future[Record | None]] = set()  # records given, whose takers have not run yet
+        self._forgotten: set[str] = set()  # names whose records concern nobody any more
         self._handing = False  # a record was given to a branch whose code has not run yet
         self._watch: asyncio.TimerHandle | None = None
         self.reading = 0  # branches that wait for the store, and not for their turn
@@ -79,7 +90,7 @@ class Replay:
             return None
         self._asked += 1
         self._next = at + 1
-        if self._asking:
+        if self._asking or self._forgotten:
             self._let_next_go()
         return record
 
@@ -87,12 +98,12 @@ class Replay:
         """Whether a record of `name` is still to come, before any whose name begins with `others`."""
         if name in self._optional:
             return True
-        ahead = (r.name for r in self._records[self._next :] if r.name == name or r.name.startswith(others))
-        return next(ahead, None) == name
+        ahead = (r.name for r in islice(self._records, self._next, None) if r.name not in self._forgotten)
+        return next((at for at in ahead if at == name or at.startswith(others)), None) == name
 
     def forget(self, name: str) -> None:
         """The workflow cancelled this operation: what is still recorded of it concerns nobody."""
-        self._records[self._next :] = [record for record in self._records[self._next :] if record.name != name]
+        self._forgotten.add(name)
         self._optional.pop(name, None)
         self._asking.pop(name, None)
         self._let_next_go()
@@ -110,6 +121,8 @@ class Replay:
 
     def _let_next_go(self) -> None:
         self._handing = False
+        while self._forgotten and self._next < len(self._records) and self._records[self._next].name in self._forgotten:
+            self._next += 1
         if self._next >= len(self._records):
             for turn in self._asking.values():
                 _resolve(turn, None)
@@ -170,6 +183,8 @@ def _resolve(turn: asyncio.Future[Record | None], record: Record | None) -> None
 def _without_voided(records: list[Record]) -> tuple[list[Record], dict[str, deque[Record]]]:
     """Apply `retry` records: the failures that each names are gone with their attempts; what was recorded after the
     first of them is given to whoever still asks for it, and demanded from nobody."""
+    if not holds(records, "retry"):
+        return list(records), {}
     kept: list[Record] = []
     optional: dict[str, deque[Record]] = defaultdict(deque)
     for record in records:

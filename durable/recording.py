@@ -104,13 +104,9 @@ class Recording:
 
     def _done_before(self, key: str) -> Record | None:
         """The record of a step that was done, if a replay has it next: nothing to wait for. None says nothing."""
-        assert self._replay is not None
-        record = self._replay.step_at_hand(key)
-        if record is not None:
-            if self._replay.over:
-                self._replay = None
-            if self.positions is not None:
-                self.positions.setdefault(key, []).append(record.pos)
+        record = self._replay.step_at_hand(key) if self._replay is not None else None
+        if record is not None and self.positions is not None:
+            self.positions.setdefault(key, []).append(record.pos)
         return record
 
     async def _recorded(self, key: str, kinds: tuple[str, ...]) -> Record | None:

@@ -14,7 +14,7 @@ from durable.claims import Claimed, Served
 from durable.context import DurableContext
 from durable.errors import Cancelled, Evicted
 from durable.failures import describe
-from durable.journal import Record, Replay
+from durable.journal import Record, Replay, holds
 from durable.parking import Parking, Phase
 from durable.services import Services
 from durable.writer import Entry, JournalWriter, Json, RecordRefused
@@ -139,7 +139,9 @@ class TaskRun:
         return await self._services.read_journal(self.claimed.run_id, self.claimed.task_id)
 
     def _open_body(self, records: list[Record]) -> DurableContext:
-        past = [record for record in records if not record.name.startswith(CLEANUP)]
+        past = records
+        if self._workflow.cleanup is not None:
+            past = [record for record in records if not record.name.startswith(CLEANUP)]
         context = self._context = self._open(past, records, "")
         return context
 
@@ -181,8 +183,10 @@ class TaskRun:
         )  # fmt: skip
 
     def _open(self, past: list[Record], everything: list[Record], prefix: str) -> DurableContext:
-        saved = [record for record in past if record.kind == "snapshot"]
-        records = [record for record in past if record.kind != "snapshot"] if saved else past
+        saved, records = [], past
+        if holds(past, "snapshot"):
+            saved = [record for record in past if record.kind == "snapshot"]
+            records = [record for record in past if record.kind != "snapshot"]
         replay = Replay(self.claimed.run_id, records) if records else None
         pos = everything[-1].pos + 1 if everything else 0
         context = DurableContext(self._services, self.parking, replay, pos, self._queue, prefix, self.claimed.version)
