@@ -13,6 +13,9 @@ from durable.ending import end
 from durable.errors import NoSuchRun, StoreUnavailable
 from durable.listener import Listener
 
+# Workers tell of ends only while somebody says this.
+AWAIT_ENDS = "select durable.await_ends()"
+
 Ended = TypeVar("Ended")
 Finished = Callable[[list[str]], Awaitable[set[str]]]
 
@@ -26,7 +29,7 @@ class Completions:
         self._finished = finished
         self._waiting: dict[str, set[asyncio.Future[None]]] = {}
         self._wake = asyncio.Event()
-        self._listener = Listener(dsn, "durable-client", "durable_done", self._hear)
+        self._listener = Listener(dsn, "durable-client", "durable_done", self._hear, AWAIT_ENDS)
         self._tasks: list[asyncio.Task[None]] = []
 
     async def wait(self, run_id: str, ended: Callable[[], Awaitable[Ended | None]]) -> Ended:

@@ -15,12 +15,17 @@ from durable.link import Link, connect
 log = structlog.get_logger("durable.listener")
 
 NOTIFY = "select pg_notify($1, $2)"
+TELL_ENDS = "select durable.tell_ends($1)"
 
 
 class Listener:
-    """Calls `hear` with every payload of one channel, and with "a" (look at everything) after each reconnect."""
+    """Calls `hear` with every payload of one channel, and with "a" (look at everything) after each reconnect.
 
-    def __init__(self, dsn: str, application: str, channel: str, hear: Callable[[str], None]):
+    `first` is a statement that a session which listens begins with.
+    """
+
+    def __init__(self, dsn: str, application: str, channel: str, hear: Callable[[str], None], first: str | None = None):
+        self._first = first
         self._dsn = dsn
         self._application = application
         self._channel = channel
@@ -43,6 +48,8 @@ class Listener:
         connection = await connect(self._dsn, self._application)
         try:
             await connection.execute(f"listen {self._channel}")
+            if self._first is not None:
+                await connection.execute(self._first)
             self.healthy = True
             self.ready.set()
             self._hear("a")
@@ -75,6 +82,9 @@ class Listener:
             await broken
         finally:
             loop.remove_reader(fd)
+
+
+Message = tuple[str, bytes] | tuple[str, bytes, bytes]
 
 
 class Notifier:
@@ -124,23 +134,23 @@ class Notifier:
             self._link = await Link.open(self._dsn, self._application)
             # A hint need not survive a crash: it does not wait for the disk.
             await self._link.call("set synchronous_commit = off", ())
-        for channel, payload in messages:
-            await self._link.call(NOTIFY, (channel, payload))
+        for sql, *params in messages:
+            await self._link.call(sql, params)
 
     async def close(self) -> None:
         if self._link is not None:
             link, self._link = self._link, None
             await link.close()
 
-    def _take(self) -> list[tuple[bytes, bytes]]:
-        messages = []
+    def _take(self) -> list[Message]:
+        messages: list[Message] = []
         if self._lines:
-            messages.append((b"durable_work", b"r" + _listed(self._lines)))
+            messages.append((NOTIFY, b"durable_work", b"r" + _listed(self._lines)))
         if self._shards:
-            messages.append((b"durable_work", b"s" + _listed(self._shards)))
+            messages.append((NOTIFY, b"durable_work", b"s" + _listed(self._shards)))
         if self._ended:
             few = len(self._ended) <= self.MOST_IDS
-            messages.append((b"durable_done", ",".join(self._ended).encode() if few else b"a"))
+            messages.append((TELL_ENDS, ",".join(self._ended).encode() if few else b"a"))
         self._lines, self._shards, self._ended = set(), set(), []
         return messages
 

@@ -31,7 +31,7 @@ Json = dict[str, Any]
 # Who is told when an entry is committed or refused: a future on the hot path, a function, or nobody.
 Told = asyncio.Future[None] | Callable[[BaseException | None], None] | None
 
-# So many ends of runs are told by the commit itself, and such commits wait for each other; more are told after it.
+# So many ends the store tells with the commit itself, and such commits wait for each other; more are told after it.
 TOLD_AT_ONCE = 4
 
 
@@ -244,9 +244,9 @@ class JournalWriter:
         self._take_turn()
 
     def _settle(self, batch: Sequence[Entry]) -> None:
-        runs = ends_of_runs(batch)
-        if len(runs) > TOLD_AT_ONCE:
-            self._claims.ended(runs)
+        ended = [entry for entry in batch if entry.end is not None]
+        if len(ended) > TOLD_AT_ONCE:
+            self._claims.ended([entry.task_id for entry in ended if entry.run_ends])
         for entry in batch:
             told = entry.told
             # The hot case first: a record whose step waits for it.
@@ -338,10 +338,6 @@ class RecordRefused(DurableError):
         super().__init__(f"the store refused a record of task {task_id}: {str(cause).strip()}")
 
 
-def ends_of_runs(batch: Sequence[Entry]) -> list[str]:
-    return [entry.task_id for entry in batch if entry.run_ends]
-
-
 def claim_params(want: Want) -> list[bytes | None]:
     """A claim as the last parameters of `durable.flush` and `durable.pass`."""
     return [b"%d" % want.number, want.lines, b"t" if want.alone else b"f"]
@@ -361,9 +357,6 @@ def encode(batch: list[Entry]) -> list[bytes | None]:
         if entry.effects is not None:
             for name, rows in entry.effects.items():
                 effects.setdefault(name, []).extend(rows)
-    runs = ends_of_runs(batch)
-    if 0 < len(runs) <= TOLD_AT_ONCE:
-        effects["done"] = ",".join(runs)
     if "progress" in effects:
         # Only the newest counts, and one statement cannot upsert a row twice.
         effects["progress"] = list({row["t"]: row for row in effects["progress"]}.values())

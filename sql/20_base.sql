@@ -47,3 +47,21 @@ begin
   raise exception using errcode = _code, message = _message, hint = coalesce(_hint, '');
 end
 $$;
+
+-- tell_ends: these runs have ended, for whoever waits in `await_ends`. Where nobody does, nobody is told: notifications of all
+-- sessions are committed one after the other, and each wakes every session that listens to anything. The lock is held until
+-- the commit: who begins to wait meanwhile gets it after that, and finds the end by looking.
+create or replace function durable.tell_ends(_runs text) returns void
+language plpgsql as $$
+begin
+  if not pg_try_advisory_xact_lock(1146442305, 100) then
+    perform pg_notify('durable_done', _runs);
+  end if;
+end
+$$;
+
+-- await_ends: before the first look at a run, in a session that listens to durable_done; until that session ends.
+create or replace function durable.await_ends() returns void
+language sql as $$
+  select pg_advisory_lock_shared(1146442305, 100)
+$$;

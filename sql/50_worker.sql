@@ -84,6 +84,7 @@ begin
           'its worker died %s times while it ran this task alone; `durable runs retry` gives it another chance', t.lost_alone))
     where t.task_id = any (_bad);
     perform durable.settle(_bad, _now);
+    perform durable.tell_ends(array_to_string(_bad, ','));
   end if;
   return _count;
 end

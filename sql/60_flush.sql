@@ -14,7 +14,7 @@ create or replace function durable.flush(
   _journal  json,    -- [{r run, t task, p pos, e epoch, k kind, n name, f frame, b body, m ms}]; left out: epoch 1, step, 0 ms
   _ends     json,    -- [{t task, e epoch, s state, r result, x error, m more}]; left out: epoch 1, succeeded, nothing more
   _parks    json,    -- [{t task, e epoch, w wakes, u until, s stop heeded}]
-  _effects  json,    -- {values, spawns, events, waits, consumed, expired, gives, wakes, cancels, done, logs, progress}
+  _effects  json,    -- {values, spawns, events, waits, consumed, expired, gives, wakes, cancels, logs, progress}
   _claim_n  int,
   _claim    json,    -- [{line, prio, at}]
   _alone    boolean
@@ -26,7 +26,9 @@ declare
   _now     timestamptz;
   _shards  int[];
   _lines   int[];
+  _few     boolean := json_array_length(_ends) <= 4;
   _more    uuid[];
+  _ended   text;
   _refused json;
   _met     json;
   _claimed json;
@@ -66,12 +68,17 @@ begin
           started_at = coalesce(t.started_at, h.claimed_at)
       from e join durable.held h on h.task_id between e.t and e.t
       where t.task_id between e.t and e.t and (h.worker_id = _worker) is true and h.epoch = e.e
-      returning t.task_id, (t.parent_id is not null or t.parent_task is not null or t.caps is not null
+      returning t.task_id, t.parent_id is null as of_run, (t.parent_id is not null or t.parent_task is not null or t.caps is not null
                             or t.deadline_at is not null or e.m) as more
     ), d as (
       delete from durable.held h using u where h.task_id between u.task_id and u.task_id
     )
-    select array_agg(u.task_id) filter (where u.more) into _more from u;
+    select array_agg(u.task_id) filter (where u.more), string_agg(u.task_id::text, ',') filter (where u.of_run and _few)
+    into _more, _ended from u;
+    -- Few ends at a time are told by the commit itself; many are told by the worker, after it.
+    if _ended is not null then
+      perform durable.tell_ends(_ended);
+    end if;
     if _more is not null then
       _shards := _shards || durable.settle(_more, _now);
     end if;
@@ -213,10 +220,6 @@ begin
     )
     select array_agg(g.shard) into _some from g;
     shards := shards || _some;
-  end if;
-  if _do -> 'done' is not null then
-    -- Few ends at a time: whoever waits for them hears of it with the commit itself.
-    perform pg_notify('durable_done', _do ->> 'done');
   end if;
   if _do -> 'logs' is not null then
     insert into durable.log (run_id, task_id, id, at, level, step, message, fields)

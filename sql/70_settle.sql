@@ -117,6 +117,9 @@ begin
       state = case when _why = 'deadline' then 'failed' else 'cancelled' end::durable.task_state
   where t.task_id = _task;
   perform durable.settle(array[_task], _now);
+  if _t.parent_id is null then
+    perform durable.tell_ends(_task::text);
+  end if;
   return true;
 end
 $$;

@@ -318,6 +318,24 @@ begin
   raise exception using errcode = _code, message = _message, hint = coalesce(_hint, '');
 end
 $$;
+
+-- tell_ends: these runs have ended, for whoever waits in `await_ends`. Where nobody does, nobody is told: notifications of all
+-- sessions are committed one after the other, and each wakes every session that listens to anything. The lock is held until
+-- the commit: who begins to wait meanwhile gets it after that, and finds the end by looking.
+create or replace function durable.tell_ends(_runs text) returns void
+language plpgsql as $$
+begin
+  if not pg_try_advisory_xact_lock(1146442305, 100) then
+    perform pg_notify('durable_done', _runs);
+  end if;
+end
+$$;
+
+-- await_ends: before the first look at a run, in a session that listens to durable_done; until that session ends.
+create or replace function durable.await_ends() returns void
+language sql as $$
+  select pg_advisory_lock_shared(1146442305, 100)
+$$;
 -- How tasks come into the store. Everything here only inserts: it is safe inside anyone's transaction,
 -- at any isolation level, and locks no task, worker or counter.
 
@@ -688,27 +706,40 @@ $$;
 create or replace function durable.claim(_worker uuid, _n int, _from json, _alone boolean, _now timestamptz) returns json
 language plpgsql as $$
 declare
+  _rows    tid[];
   _claimed json;
 begin
-  with l as materialized (
-    select x.line, coalesce(x.prio, 0)::smallint as prio, coalesce(to_timestamp(x.at), '-infinity') as at
-    from json_to_recordset(_from) as x (line int, prio int, at double precision)
-  ), want as materialized (
-    select m.line, m.prio, m.at, count(*) as n from (
-      select l.line, l.prio, l.at from l cross join lateral (
-        select q.prio, q.ready_at, q.task_id from durable.ready q
-        where q.line = l.line and (q.prio, q.ready_at) >= (l.prio, l.at)
-        order by q.line, q.prio, q.ready_at, q.task_id limit _n) r
-      order by r.prio, r.ready_at, r.task_id limit _n) m
-    group by 1, 2, 3
-  ), k as materialized (
-    select x.at_row from want v cross join lateral (
+  -- One line is the common case, and a statement of half the size.
+  if json_array_length(_from) = 1 then
+    select array_agg(x.ctid) into _rows from (
+      select q.ctid from durable.ready q
+      where q.line = (_from -> 0 ->> 'line')::int
+        and (q.prio, q.ready_at) >= (coalesce((_from -> 0 ->> 'prio')::smallint, 0::smallint),
+                                     coalesce(to_timestamp((_from -> 0 ->> 'at')::double precision), '-infinity'))
+      order by q.line, q.prio, q.ready_at, q.task_id limit _n for update skip locked) x;
+  else
+    with l as materialized (
+      select x.line, coalesce(x.prio, 0)::smallint as prio, coalesce(to_timestamp(x.at), '-infinity') as at
+      from json_to_recordset(_from) as x (line int, prio int, at double precision)
+    ), want as materialized (
+      select m.line, m.prio, m.at, count(*) as n from (
+        select l.line, l.prio, l.at from l cross join lateral (
+          select q.prio, q.ready_at, q.task_id from durable.ready q
+          where q.line = l.line and (q.prio, q.ready_at) >= (l.prio, l.at)
+          order by q.line, q.prio, q.ready_at, q.task_id limit _n) r
+        order by r.prio, r.ready_at, r.task_id limit _n) m
+      group by 1, 2, 3
+    )
+    select array_agg(x.at_row) into _rows from want v cross join lateral (
       select q.ctid as at_row from durable.ready q
       where q.line = v.line and (q.prio, q.ready_at) >= (v.prio, v.at)
-      order by q.line, q.prio, q.ready_at, q.task_id limit v.n for update skip locked) x
-  ), d as (
-    delete from durable.ready where ctid = any (array(select k.at_row from k))
-    returning task_id, epoch, prio, ready_at, line
+      order by q.line, q.prio, q.ready_at, q.task_id limit v.n for update skip locked) x;
+  end if;
+  if _rows is null then
+    return null;
+  end if;
+  with d as (
+    delete from durable.ready where ctid = any (_rows) returning task_id, epoch, prio, ready_at, line
   ), h as (
     insert into durable.held (task_id, worker_id, epoch, claimed_at, alone)
     select d.task_id, _worker, d.epoch + 1, _now, _alone from d
@@ -808,6 +839,7 @@ begin
           'its worker died %s times while it ran this task alone; `durable runs retry` gives it another chance', t.lost_alone))
     where t.task_id = any (_bad);
     perform durable.settle(_bad, _now);
+    perform durable.tell_ends(array_to_string(_bad, ','));
   end if;
   return _count;
 end
@@ -865,7 +897,7 @@ create or replace function durable.flush(
   _journal  json,    -- [{r run, t task, p pos, e epoch, k kind, n name, f frame, b body, m ms}]; left out: epoch 1, step, 0 ms
   _ends     json,    -- [{t task, e epoch, s state, r result, x error, m more}]; left out: epoch 1, succeeded, nothing more
   _parks    json,    -- [{t task, e epoch, w wakes, u until, s stop heeded}]
-  _effects  json,    -- {values, spawns, events, waits, consumed, expired, gives, wakes, cancels, done, logs, progress}
+  _effects  json,    -- {values, spawns, events, waits, consumed, expired, gives, wakes, cancels, logs, progress}
   _claim_n  int,
   _claim    json,    -- [{line, prio, at}]
   _alone    boolean
@@ -877,7 +909,9 @@ declare
   _now     timestamptz;
   _shards  int[];
   _lines   int[];
+  _few     boolean := json_array_length(_ends) <= 4;
   _more    uuid[];
+  _ended   text;
   _refused json;
   _met     json;
   _claimed json;
@@ -917,12 +951,17 @@ begin
           started_at = coalesce(t.started_at, h.claimed_at)
       from e join durable.held h on h.task_id between e.t and e.t
       where t.task_id between e.t and e.t and (h.worker_id = _worker) is true and h.epoch = e.e
-      returning t.task_id, (t.parent_id is not null or t.parent_task is not null or t.caps is not null
+      returning t.task_id, t.parent_id is null as of_run, (t.parent_id is not null or t.parent_task is not null or t.caps is not null
                             or t.deadline_at is not null or e.m) as more
     ), d as (
       delete from durable.held h using u where h.task_id between u.task_id and u.task_id
     )
-    select array_agg(u.task_id) filter (where u.more) into _more from u;
+    select array_agg(u.task_id) filter (where u.more), string_agg(u.task_id::text, ',') filter (where u.of_run and _few)
+    into _more, _ended from u;
+    -- Few ends at a time are told by the commit itself; many are told by the worker, after it.
+    if _ended is not null then
+      perform durable.tell_ends(_ended);
+    end if;
     if _more is not null then
       _shards := _shards || durable.settle(_more, _now);
     end if;
@@ -1064,10 +1103,6 @@ begin
     )
     select array_agg(g.shard) into _some from g;
     shards := shards || _some;
-  end if;
-  if _do -> 'done' is not null then
-    -- Few ends at a time: whoever waits for them hears of it with the commit itself.
-    perform pg_notify('durable_done', _do ->> 'done');
   end if;
   if _do -> 'logs' is not null then
     insert into durable.log (run_id, task_id, id, at, level, step, message, fields)
@@ -1548,6 +1583,9 @@ begin
       state = case when _why = 'deadline' then 'failed' else 'cancelled' end::durable.task_state
   where t.task_id = _task;
   perform durable.settle(array[_task], _now);
+  if _t.parent_id is null then
+    perform durable.tell_ends(_task::text);
+  end if;
   return true;
 end
 $$;
