@@ -1,14 +1,15 @@
 """A fenced write connection of a worker: numbered calls, each applied exactly once.
 
 A call whose answer was lost is sent again under the same number on a new session. The store then either applies it,
-says that it was applied before, or that the worker is dead. Nothing in between is possible.
+says that it was applied before, or that the worker is dead. Nothing in between is possible. A single record needs no
+number: its place in the journal can be taken once.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import psycopg
 import structlog
@@ -33,6 +34,14 @@ class AlreadyApplied(Exception):
     """The call was applied earlier; what it answered is lost and must be read from the store."""
 
 
+class Write(NamedTuple):
+    """One call to be applied exactly once: by its number, or by the key of the one row that it inserts."""
+
+    sql: str
+    params: list[Param]
+    keyed: bool = False
+
+
 class Channel:
     """One logical write connection, identified by its number; the session behind it may change."""
 
@@ -49,29 +58,31 @@ class Channel:
 
     async def call(self, sql: str, params: Sequence[Param], fault: str | None = None) -> bytes:
         """Send one numbered write; returns its answer, raises `AlreadyApplied` or `LeaseLost`."""
-        await self._traffic.enter()
-        try:
-            return await self._apply(sql, self._numbered(params), fault)
-        finally:
-            self._traffic.leave()
+        return await self._send(Write(sql, self._numbered(params)), fault) or b""
 
     def post(self, sql: str, params: Sequence[Param], told: Told, fault: str | None = None) -> None:
         """As `call`, without a coroutine where all goes well: `told` hears the answer or the error."""
+        self._post(Write(sql, self._numbered(params)), told, fault)
+
+    def post_keyed(self, sql: str, params: Sequence[Param], told: Told, fault: str | None = None) -> None:
+        """As `post`, for one row whose key can only be this call's own: it needs no number, and may answer nothing."""
+        self._post(Write(sql, [self._head[0], *params], keyed=True), told, fault)
+
+    def _post(self, write: Write, told: Told, fault: str | None) -> None:
         link = self._link
-        if link is None or not link.knows(sql) or not self._traffic.enter_now():
-            self._report(self.call(sql, params, fault), told)
+        if link is None or not link.knows(write.sql) or not self._traffic.enter_now():
+            self._report(self._send(write, fault), told)
             return
-        numbered = self._numbered(params)
 
         def answered(answer: bytes | None, error: BaseException | None) -> None:
-            if error is None and answer is not None:
+            if error is None and (answer is not None or write.keyed):
                 self._traffic.leave()
                 told(answer, None)
             else:
-                self._report(self._mend(sql, numbered, error or AlreadyApplied()), told)
+                self._report(self._mend(write, error or AlreadyApplied()), told)
 
         try:
-            link.post(sql, numbered, answered, fault)
+            link.post(write.sql, write.params, answered, fault)
         except psycopg.Error as exc:
             answered(None, exc)
 
@@ -79,7 +90,7 @@ class Channel:
         """Take every call from now on and answer none, as if this process were gone. For tests."""
         # Replaced on purpose.
         self.call = _never  # type: ignore[assignment, method-assign]
-        self.post = _nothing  # type: ignore[assignment, method-assign]
+        self.post = self.post_keyed = _nothing  # type: ignore[assignment, method-assign]
 
     async def close(self) -> None:
         await end([self._reporting] if self._reporting is not None else [])
@@ -89,27 +100,32 @@ class Channel:
         self._flush_no += 1
         return [*self._head, b"%d" % self._flush_no, *params]
 
-    def _report(self, outcome: Coroutine[Any, Any, bytes], told: Told) -> None:
-        """Tell what becomes of a call that needs care: a new session, the same number again."""
-        self._reporting = asyncio.get_running_loop().create_task(_tell(outcome, told))
-
-    async def _mend(self, sql: str, numbered: list[Param], error: BaseException) -> bytes:
+    async def _send(self, write: Write, fault: str | None) -> bytes | None:
+        await self._traffic.enter()
         try:
-            return await self._apply(sql, numbered, None, error)
+            return await self._apply(write, fault)
         finally:
             self._traffic.leave()
 
-    async def _apply(
-        self, sql: str, numbered: list[Param], fault: str | None, last: BaseException | None = None
-    ) -> bytes:
+    def _report(self, outcome: Coroutine[Any, Any, bytes | None], told: Told) -> None:
+        """Tell what becomes of a call that needs care: a new session, the same number again."""
+        self._reporting = asyncio.get_running_loop().create_task(_tell(outcome, told))
+
+    async def _mend(self, write: Write, error: BaseException) -> bytes | None:
+        try:
+            return await self._apply(write, None, error)
+        finally:
+            self._traffic.leave()
+
+    async def _apply(self, write: Write, fault: str | None, last: BaseException | None = None) -> bytes | None:
         """Send until it is answered. `last` is what came of it already."""
-        rest = _FIRST_REST
+        rest, in_doubt = _FIRST_REST, False
         while True:
             try:
                 if last is not None:
                     raise last
-                answer = await (await self._session()).call(sql, numbered, fault)
-                if answer is None:
+                answer = await (await self._session()).call(write.sql, write.params, fault)
+                if answer is None and not write.keyed:
                     raise AlreadyApplied
                 return answer
             except (StoreUnavailable, *AMBIGUOUS) as exc:
@@ -117,10 +133,12 @@ class Channel:
                     raise
                 await self._lost(exc, rest)
                 rest = min(rest * 2, _LONGEST_REST)
-                last = None
+                last, in_doubt = None, True
             except psycopg.Error as exc:
                 if exc.sqlstate == "DU001":
                     raise LeaseLost(str(exc).splitlines()[0]) from None
+                if in_doubt and write.keyed and isinstance(exc, psycopg.errors.UniqueViolation):
+                    raise AlreadyApplied from None
                 raise
 
     async def _session(self) -> Link:
@@ -141,7 +159,7 @@ class Channel:
             await link.close()
 
 
-async def _tell(outcome: Coroutine[Any, Any, bytes], told: Told) -> None:
+async def _tell(outcome: Coroutine[Any, Any, bytes | None], told: Told) -> None:
     try:
         answer = await outcome
     except Exception as exc:

@@ -196,41 +196,35 @@ class JournalWriter:
         faults.point("flush.before")
         try:
             if len(batch) == 1 and not want.number and batch[0].is_plain:
-                self._channel.post(RECORD, batch[0].columns(), partial(self._recorded, batch), "flush.sent")
+                self._channel.post_keyed(RECORD, batch[0].columns(), partial(self._recorded, batch), "flush.sent")
             else:
-                params = [*encode(batch), *claim_params(want)]
-                self._channel.post(FLUSH, params, partial(self._answered, batch, want), "flush.sent")
+                self._send_flush(batch, want)
         except Exception as exc:
             # Ours, and not of the step whose entry happened to be the last.
             self._fail(exc)
 
+    def _send_flush(self, batch: list[Entry], want: Want) -> None:
+        params = [*encode(batch), *claim_params(want)]
+        self._channel.post(FLUSH, params, partial(self._answered, batch, want), "flush.sent")
+
     # ---------------------------------------------------------------- and back
 
     def _recorded(self, batch: list[Entry], answer: bytes | None, error: BaseException | None) -> None:
-        """A single record is committed. Before its task goes on, it hears what happened to it meanwhile."""
-        if answer == b"t":
-            params = [*encode([]), *claim_params(NOTHING)]
-            self._channel.post(FLUSH, params, partial(self._answered, [], NOTHING, committed=batch), "flush.sent")
+        """A single record is committed; or it was not taken, because something happened to its task."""
+        if answer is None and error is None:
+            self._send_flush(batch, NOTHING)
         else:
             self._answered(batch, NOTHING, None, error)
 
-    def _answered(
-        self,
-        batch: list[Entry],
-        want: Want,
-        answer: bytes | None,
-        error: BaseException | None,
-        committed: Sequence[Entry] = (),
-    ) -> None:
-        """A flush came back. Entries that were `committed` before it have only waited for its news."""
+    def _answered(self, batch: list[Entry], want: Want, answer: bytes | None, error: BaseException | None) -> None:
         try:
             if error is not None:
-                self._mending = self._loop.create_task(self._mend(batch, want, error, committed))
+                self._mending = self._loop.create_task(self._mend(batch, want, error))
                 return
             faults.point("flush.after")
             if answer is not None:
                 self._claims.answered(want, orjson.loads(answer))
-            self._next(batch or committed)
+            self._next(batch)
         except Exception as exc:
             self._fail(exc)
 
@@ -269,14 +263,12 @@ class JournalWriter:
 
     # ---------------------------------------------------------------- when it does not come back well
 
-    async def _mend(self, batch: list[Entry], want: Want, error: BaseException, committed: Sequence[Entry]) -> None:
+    async def _mend(self, batch: list[Entry], want: Want, error: BaseException) -> None:
         try:
             self._claims.answered(want, [])
             self._refused = {}
             await self._mend_batch(batch, error)
-            if committed:
-                await self._claims.reconcile()
-            self._next(committed)
+            self._next(())
         except Exception as exc:
             self._fail(exc)
 

@@ -75,7 +75,7 @@ async def test_a_transaction_step_does_not_overtake_what_came_before_it(runtime:
     order: list[str] = []
 
     async def hold_up_the_writer() -> None:
-        await blocker.execute("select from durable.fence where channel = 0 for update")
+        await blocker.execute("select from durable.held for update")
         on_its_way.set()
 
     async def when_it_is(_: Any) -> None:

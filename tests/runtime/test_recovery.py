@@ -6,11 +6,14 @@ import asyncio
 import contextlib
 from typing import Any
 
+import psycopg
 import pytest
 
 from durable import ChildFailed, DurableContext, RunFailed, StepFailed, workflow
 from durable.errors import WrongArguments, WrongState
 from durable.journal import PATIENCE
+from durable.link import Link, Told
+from durable.writer import RECORD
 
 from .conftest import Runtime
 
@@ -309,3 +312,27 @@ async def test_a_child_that_failed_and_was_handled_stays_failed(runtime: Runtime
     await runtime.client.retry(run_id)
     assert await runtime.client.result(run_id, timeout=30) == "shipped"
     assert ran == ["child"]
+
+
+async def test_a_record_whose_answer_was_lost_counts_once(runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The store has a single record, and its answer never came: sent again it meets itself, and the run goes on."""
+    shop = Shop()
+    lost: list[str] = []
+    post = Link.post
+
+    def loses(self: Link, sql: str, params: Any, told: Told, fault: str | None = None) -> None:
+        def instead(answer: bytes | None, error: BaseException | None) -> None:
+            lost.append(sql)
+            told(None, psycopg.OperationalError("the connection is gone"))
+
+        post(self, sql, params, instead if sql == RECORD and not lost else told, fault)
+
+    @workflow
+    async def order(ctx: DurableContext) -> list[str]:
+        return [await ctx.step(shop.charge), await ctx.step("again", shop.charge), await ctx.step("last", shop.charge)]
+
+    monkeypatch.setattr(Link, "post", loses)
+    await runtime.work(order)
+    assert await runtime.run(order) == ["charged"] * 3
+    assert (lost, shop.ran) == ([RECORD], ["charge"] * 3)
+    assert await runtime.sql("select pos, epoch from durable.journal order by pos") == [(0, 1), (1, 1), (2, 1)]
