@@ -15,8 +15,6 @@ import orjson
 from durable.workflow import Workflow
 
 MOST_AT_ONCE = 500
-# A little before the last claim's first row: times travel as floating-point seconds.
-_SLACK = 0.001
 _SOLO_TRY = 10.0
 # So many lines may be asked by every pass: each costs one look into an index.
 _FEW_LINES = 32
@@ -89,7 +87,7 @@ class ClaimDesk:
         self._hot: set[int] = set()
         self._hints = 0
         self._hinted: dict[int, int] = {}  # the number of the last hint about a line
-        self._horizon: dict[int, tuple[int, float]] = {}
+        self._horizon: dict[int, tuple[int, float, str]] = {}
         self._asked = 0
         self._asked_alone = False
         self._solo_since: float | None = None
@@ -173,7 +171,7 @@ class ClaimDesk:
             self._horizon.clear()
             return claimed
         for task in reversed(claimed):
-            self._horizon[task.from_line] = (task.prio, task.ready_at)
+            self._horizon[task.from_line] = (task.prio, task.ready_at, task.task_id)
         return claimed
 
     def left(self) -> None:
@@ -196,5 +194,5 @@ class ClaimDesk:
     def _start_of(self, line: int) -> dict[str, Any]:
         if line not in self._horizon:
             return {"line": line}
-        prio, at = self._horizon[line]
-        return {"line": line, "prio": prio, "at": at - _SLACK}
+        prio, at, task_id = self._horizon[line]
+        return {"line": line, "prio": prio, "at": at, "id": task_id}

@@ -7,7 +7,7 @@ language sql stable as $$
   from durable.wait w where w.run_id = _run and w.task_id = _task
 $$;
 
--- claim: up to _n tasks for a worker, the best and oldest of the given lines, in any order. _from has one {line, prio, at}
+-- claim: up to _n tasks for a worker, the best and oldest of the given lines, in any order. _from has one {line, prio, at, id}
 -- per line: where the last claim began, a hint that skips dead index entries. Answers with what a worker needs to begin or
 -- continue each, by position:
 -- [task, line, epoch, priority, ready at, input, run, parent, wakes, stop, waits, version]
@@ -25,25 +25,27 @@ begin
     select array_agg(x.ctid) into _rows from (
       select q.ctid from durable.ready q
       where q.line = (_from -> 0 ->> 'line')::int
-        and (q.prio, q.ready_at) >= (coalesce((_from -> 0 ->> 'prio')::smallint, 0::smallint),
-                                     coalesce(to_timestamp((_from -> 0 ->> 'at')::double precision), '-infinity'))
+        and (q.prio, q.ready_at, q.task_id) >= (coalesce((_from -> 0 ->> 'prio')::smallint, 0::smallint),
+                                                coalesce(to_timestamp((_from -> 0 ->> 'at')::double precision), '-infinity'),
+                                                coalesce((_from -> 0 ->> 'id')::uuid, '00000000-0000-0000-0000-000000000000'))
       order by q.line, q.prio, q.ready_at, q.task_id limit _n for update skip locked) x;
   else
     with l as materialized (
-      select x.line, coalesce(x.prio, 0)::smallint as prio, coalesce(to_timestamp(x.at), '-infinity') as at
-      from json_to_recordset(_from) as x (line int, prio int, at double precision)
+      select x.line, coalesce(x.prio, 0)::smallint as prio, coalesce(to_timestamp(x.at), '-infinity') as at,
+             coalesce(x.id, '00000000-0000-0000-0000-000000000000') as id
+      from json_to_recordset(_from) as x (line int, prio int, at double precision, id uuid)
     ), want as materialized (
-      select m.line, m.prio, m.at, count(*) as n from (
-        select l.line, l.prio, l.at from l cross join lateral (
+      select m.line, m.prio, m.at, m.id, count(*) as n from (
+        select l.line, l.prio, l.at, l.id from l cross join lateral (
           select q.prio, q.ready_at, q.task_id from durable.ready q
-          where q.line = l.line and (q.prio, q.ready_at) >= (l.prio, l.at)
+          where q.line = l.line and (q.prio, q.ready_at, q.task_id) >= (l.prio, l.at, l.id)
           order by q.line, q.prio, q.ready_at, q.task_id limit _n) r
         order by r.prio, r.ready_at, r.task_id limit _n) m
-      group by 1, 2, 3
+      group by 1, 2, 3, 4
     )
     select array_agg(x.at_row) into _rows from want v cross join lateral (
       select q.ctid as at_row from durable.ready q
-      where q.line = v.line and (q.prio, q.ready_at) >= (v.prio, v.at)
+      where q.line = v.line and (q.prio, q.ready_at, q.task_id) >= (v.prio, v.at, v.id)
       order by q.line, q.prio, q.ready_at, q.task_id limit v.n for update skip locked) x;
   end if;
   if _rows is null then

@@ -16,7 +16,7 @@ create or replace function durable.flush(
   _parks    json,    -- [{t task, e epoch, w wakes, u until, s stop heeded}]
   _effects  json,    -- {values, spawns, events, waits, consumed, expired, gives, wakes, cancels, logs, progress}
   _claim_n  int,
-  _claim    json,    -- [{line, prio, at}]
+  _claim    json,    -- [{line, prio, at, id}]
   _alone    boolean
 ) returns json
 language plpgsql

@@ -52,6 +52,20 @@ def test_a_horizon_is_a_hint_for_where_to_begin(store: Store) -> None:
     assert [task.task_id for task in worker.claim(5)] == [better]
 
 
+@pytest.mark.parametrize("other_lines", [0, 1], ids=["one line", "two lines"])
+def test_a_horizon_is_exact_among_tasks_of_one_instant(store: Store, other_lines: int) -> None:
+    """Whoever starts many at once makes them ready at one time, to the microsecond: a claim begins at the very task."""
+    runs = sorted(store.start_many("order", 50, prio=5))
+    lines = [{"line": -99 - number} for number in range(other_lines)]
+    worker = store.worker()
+    for instant in ("2026-11-17 01:23:45.123456+00", "2001-09-09 01:46:40.000001+00", "2199-12-31 23:59:59.999999+00"):
+        store.run("update durable.ready set ready_at = %s", instant)
+        at = store.value("select date_part('epoch', ready_at) from durable.ready limit 1")
+        begin = {"line": store.lines[0], "prio": 5, "at": at, "id": runs[20]}
+        [first] = worker.claim(1, [begin, *lines])
+        assert first.task_id == runs.pop(20)
+
+
 def test_concurrent_claims_share_the_tasks(store: Store) -> None:
     """Workers that claim at the same time get each task once, and none is left."""
     runs = store.start_many("order", 300)

@@ -91,11 +91,12 @@ def test_hints_for_lines_of_others_are_ignored() -> None:
 
 
 def test_a_full_answer_says_where_the_next_claim_begins() -> None:
-    """The first row of each line, a little before it; lines without one begin at the start."""
+    """The first row of each line; lines without one begin at the start."""
     made = desk(2)
-    made.answered(made.wanted(), [row(1, prio=3, at=50.0), row(1, prio=5, at=60.0)])
+    first = row(1, prio=3, at=50.0)
+    made.answered(made.wanted(), [row(1, prio=5, at=60.0), first])
     made.left()
-    assert asked(made.wanted()) == [{"line": 1, "prio": 3, "at": pytest.approx(50, abs=0.01)}, {"line": 2}]
+    assert asked(made.wanted()) == [{"line": 1, "prio": 3, "at": 50.0, "id": first[0]}, {"line": 2}]
 
 
 def test_a_hint_forgets_where_its_line_began() -> None:
