@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from orjson import Fragment
@@ -15,7 +16,7 @@ from durable.failures import describe, raised
 from durable.journal import Record, Replay
 from durable.parking import Parking, Phase
 from durable.retry import RetryPolicy
-from durable.writer import Entry, Json, RecordRefused, Told
+from durable.writer import Entry, Json, RecordRefused
 
 if TYPE_CHECKING:
     from durable.services import Services
@@ -138,11 +139,32 @@ class Recording:
         return pos
 
     def _hand_in(
-        self, kind: str, key: str, data: bytes, effects: Effects | None, ms: int | None
+        self,
+        kind: str,
+        key: str,
+        data: bytes,
+        effects: Effects | None,
+        ms: int | None,
+        refused: Callable[[BaseException], None] | None = None,
     ) -> asyncio.Future[None]:
-        """Give a record its position and hand it to the writer; the future is done after its commit."""
+        """Give a record its position and hand it to the writer; the future is done after its commit. With `refused`
+        nobody may wait for it: it is queued only, and a refusal goes there."""
+        if self._parking.phase is _DEAD:
+            raise Evicted("this copy of the task no longer counts")
+        pos = self._pos
+        self._pos = pos + 1
         self._newest = future = self._new_future()
-        self._writer.put(self._entry(kind, key, data, effects, ms, future))
+        entry = Entry(self.task_id, future)
+        entry.record, value = self.row(kind, key, data, pos, ms)
+        self.weight += len(data) + _ROW
+        if self.positions is not None:
+            self.positions.setdefault(key, []).append(pos)
+        entry.effects = effects if value is None else {**(effects or {}), "values": [value]}
+        if refused is None:
+            self._writer.put(entry)
+        else:
+            entry.told = partial(_settle_note, future, refused)
+            self._writer.put_lazily(entry)
         return future
 
     async def _note(
@@ -154,32 +176,11 @@ class Recording:
         `before_wait`: a wait follows, which sees that it is sent.
         """
         pos = self._pos
-        committed = self._new_future()
-
-        def told(error: BaseException | None) -> None:
-            if error is not None:
-                self._parking.break_off(error)
-            committed.set_result(None)
-
-        self._writer.put_lazily(self._entry(kind, key, data, effects, None, told))
-        self._newest = committed
+        self._hand_in(kind, key, data, effects, None, self._parking.break_off)
         if not before_wait:
             self._writer.kick()
         await self._in_turn(pos)
         return pos
-
-    def _entry(self, kind: str, key: str, data: bytes, effects: Effects | None, ms: int | None, told: Told) -> Entry:
-        if self._parking.phase is _DEAD:
-            raise Evicted("this copy of the task no longer counts")
-        pos = self._pos
-        self._pos = pos + 1
-        entry = Entry(self.task_id, told)
-        entry.record, value = self.row(kind, key, data, pos, ms)
-        self.weight += len(data) + _ROW
-        if self.positions is not None:
-            self.positions.setdefault(key, []).append(pos)
-        entry.effects = effects if value is None else {**(effects or {}), "values": [value]}
-        return entry
 
     async def _in_turn(self, pos: int) -> None:
         """Records are consumed in the order of positions: a transaction step in front may still be committing."""
@@ -318,6 +319,15 @@ class Operation:
 
     async def __aexit__(self, *_: object) -> None:
         self._parking.done()
+
+
+def _settle_note(
+    committed: asyncio.Future[None], refused: Callable[[BaseException], None], error: BaseException | None
+) -> None:
+    """A record that nobody waits for is committed, or refused."""
+    if error is not None:
+        refused(error)
+    committed.set_result(None)
 
 
 def _running_loop() -> asyncio.AbstractEventLoop | None:
