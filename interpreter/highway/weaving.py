@@ -245,6 +245,7 @@ class Weaver:
         edges = sorted(
             self._edges, key=lambda e: (place[e.source], place[str(e.target)], e.kind, e.label or "", e.unless)
         )
+        # Each node is one of the union; the dictionary is typed by their base.
         nodes: tuple[AnyNode, ...] = tuple(self._nodes[node] for node in order)  # type: ignore[misc]
         own = [name for node in reversed(nodes) if "@" not in node.id for name in node.bind[:1]]
         return Graph(nodes=nodes, edges=tuple(edges), writes=writes, result=tuple(own))

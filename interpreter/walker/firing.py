@@ -129,6 +129,7 @@ def _mirror(walk: Walk, frame: Frame, i: int) -> None:
     start = frame.layout.mirrors[i]
     status = frame.status[start]
     if status == SUCCEEDED and not frame.poisoned[i]:
+        # Only a node that mirrors its start comes here, and those are of that kind.
         leaves.fire_pass(walk, frame, i, frame.layout.nodes[i])  # type: ignore[arg-type]
     elif status in (SUCCEEDED, FAILED):
         fail(walk, frame, i, _member_error(frame, i))
