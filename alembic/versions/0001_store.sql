@@ -355,7 +355,7 @@ begin
     perform durable.refuse('DU010', format('unknown workflow %L', _workflow),
       'Registered are: ' || coalesce((select string_agg(w.name, ', ' order by w.name) from durable.workflow w
                                       where w.version is distinct from ''), 'none')
-      || '. A worker or client that knows the workflow registers it when it starts.');
+      || '. A worker or client that knows the workflow registers it when it starts; a document is registered by `durable deploy`.');
   end if;
   insert into durable.line (queue, workflow) values (_queue, _workflow)
   on conflict (queue, workflow) do nothing returning line into _line;
