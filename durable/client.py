@@ -363,7 +363,11 @@ class Durable:
             keys = given.keys()
             if not (keys >= required and (takes_any or keys <= known)):
                 raise _wrong_arguments(name, required, known, given, takes_any)
-        return [self._sealed(given) for given in inputs]
+        limit = self._settings.max_value_bytes
+        encoded = [codec.encode(given, limit) for given in inputs]
+        if isinstance(self._codec, PlainCodec):
+            return encoded
+        return [codec.sealed_with(self._codec, data) for data in encoded]
 
     def _sealed(self, value: Any) -> bytes:
         return codec.sealed_with(self._codec, codec.encode(value, limit=self._settings.max_value_bytes))

@@ -13,6 +13,7 @@ import uuid
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from time import monotonic
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 from uuid import UUID
 
@@ -93,14 +94,16 @@ class DurableContext(Recording):
         name, fn, args = _call(call)
         traits = traits_of(fn)
         key = self._key(name or traits.name)
-        if self._replay is not None and (done := self._done_before(key)) is not None:
-            body = done.body
-            return body if type(body) in codec.PLAIN else self.opened(body)
+        replay = self._replay
+        if replay is not None and (done := replay.step_at_hand(key)) is not None:
+            if self.positions is not None:
+                self.positions.setdefault(key, []).append(done.pos)
+            return done.body if type(done.body) in codec.PLAIN else self.opened(done.body)
         parking = self._parking
         limit = traits.timeout if timeout is None else _seconds(timeout)
         simple = lane is None and limit is None and traits.on_loop
         free = parking.phase is _LIVE and parking.stop is None and not parking.leaving
-        if not free or not simple or self._replay is not None:
+        if not free or not simple or replay is not None:
             where = lane or traits.lane or lane_of(fn, limit)
             return await self._step_anyhow(key, fn, args, kwargs, retry or traits.retry, limit, where)
         # The hot path, the first attempt of an async step: no timer, no task, no thread, no layer in between.
@@ -229,7 +232,8 @@ class DurableContext(Recording):
                 row["since"] = since.timestamp() if since else None
                 outcome = await self._parking.outcome(key, row, until)
                 kind = "timeout" if "timeout" in outcome else "event"
-                pos = await self._note(kind, key, codec.encode(outcome), self._consumed(key))
+                # Not `encode`, here and below: what others made of it has been through it, and may be sealed.
+                pos = await self._note(kind, key, orjson.dumps(outcome), self._consumed(key))
                 record = Record(pos, kind, key, outcome)
         if record.kind == "timeout":
             raise EventTimeout(event, record.pos)
@@ -493,10 +497,9 @@ class DurableContext(Recording):
             row, consumed = self._wait_row(key) | {"mode": mode} | span(handles), self._consumed(key)
             outcome = await self._parking.outcome(key, row, None)
             if not keep:
-                return Record(await self._note("child", key, codec.encode(outcome), consumed), "child", key, outcome)
+                return Record(await self._note("child", key, orjson.dumps(outcome), consumed), "child", key, outcome)
             outcome = {**outcome, "ended": await self._services.read_children(_decisive(outcome, handles))}
-            # Not `encode`: what the children came to has been through it, and may be sealed. Committed before anybody
-            # sees it: a child that is a run may be retried, and come to something else.
+            # Committed before anybody sees it: a child that is a run may be retried, and come to something else.
             pos = await self._record("child", key, orjson.dumps(outcome), effects=consumed)
             return Record(pos, "child", key, outcome)
 
@@ -567,6 +570,8 @@ async def _ask(confirm: Callable[..., Any], args: Any, kwargs: Any) -> dict[str,
 
 def _call(call: tuple[Any, ...]) -> tuple[str | None, Callable[..., Any], tuple[Any, ...]]:
     """`("name", fn, *args)` or `(fn, *args)`."""
+    if call and type(call[0]) is FunctionType:
+        return None, call[0], call[1:]
     if not call:
         raise TypeError("a step needs a function: ctx.step(fn, *args) or ctx.step('name', fn, *args)")
     if isinstance(call[0], str):

@@ -103,13 +103,6 @@ class Recording:
         counts[name] = count = counts[name] + 1
         return f"{self._prefix}{name}#{count}"
 
-    def _done_before(self, key: str) -> Record | None:
-        """The record of a step that was done, if a replay has it next: nothing to wait for. None says nothing."""
-        record = self._replay.step_at_hand(key) if self._replay is not None else None
-        if record is not None and self.positions is not None:
-            self.positions.setdefault(key, []).append(record.pos)
-        return record
-
     async def _recorded(self, key: str, kinds: tuple[str, ...]) -> Record | None:
         """The next record of `key` on a replay; None when the operation is to be performed."""
         if self._replay is None:
