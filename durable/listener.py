@@ -98,7 +98,7 @@ class Notifier:
         self._dsn = dsn
         self._application = application
         self._lines: set[int] = set()
-        self._shards: set[int] = set()
+        self._news: set[str] = set()
         self._ended: list[str] = []
         self._wake = asyncio.Event()
         self._link: Link | None = None
@@ -107,8 +107,9 @@ class Notifier:
         self._lines |= lines
         self._wake.set()
 
-    def signals(self, shards: set[int]) -> None:
-        self._shards |= shards
+    def news(self, workers: list[str]) -> None:
+        """Something happened to tasks that these workers run, and they may not look for long."""
+        self._news |= set(workers)
         self._wake.set()
 
     def ended(self, runs: list[str]) -> None:
@@ -146,12 +147,13 @@ class Notifier:
         messages: list[Message] = []
         if self._lines:
             messages.append((NOTIFY, b"durable_work", b"r" + _listed(self._lines)))
-        if self._shards:
-            messages.append((NOTIFY, b"durable_work", b"s" + _listed(self._shards)))
+        if self._news:
+            few = len(self._news) <= self.MOST_IDS
+            messages.append((NOTIFY, b"durable_work", b"n" + ",".join(self._news).encode() if few else b"a"))
         if self._ended:
             few = len(self._ended) <= self.MOST_IDS
             messages.append((TELL_ENDS, ",".join(self._ended).encode() if few else b"a"))
-        self._lines, self._shards, self._ended = set(), set(), []
+        self._lines, self._news, self._ended = set(), set(), []
         return messages
 
 

@@ -297,6 +297,8 @@ class Term:
             if self._desk.heat(set(lines)) and len(claimed or ()) == want.number:
                 self._kick()
             self._tell_others(set(lines), len(claimed or ()) == want.number)
+        if answer[7]:
+            self._notifier.news(answer[7])
 
     def _take(self, want: Want, claimed: list[Any] | None, told: list[Any] | None) -> None:
         if told:
@@ -404,7 +406,7 @@ class Term:
     # ---------------------------------------------------------------- hints
 
     def _heard(self, payload: str) -> None:
-        """A hint: r<lines> have work, s<shards> have signals, clock moved, v: a new version,
+        """A hint: r<lines> have work, s<shards> have signals, n<workers> have news, clock moved, v: a new version,
         a: look at everything."""
         kind, rest = payload[:1], payload[1:]
         numbers = {int(part) for part in rest.split(",") if part.lstrip("-").isdigit()}
@@ -413,6 +415,10 @@ class Term:
                 self._kick()
         elif kind == "s":
             self._passer.hint(numbers or ALL_SHARDS)
+        elif kind == "n":
+            if self.worker_id in rest:
+                # Any pass tells it.
+                self._passer.hint({0})
         elif kind == "c":
             asyncio.get_running_loop().create_task(self._clock_moved())
         elif kind == "v":

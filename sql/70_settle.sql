@@ -91,7 +91,7 @@ begin
   if _t.finished_at is not null then
     return true;
   end if;
-  update durable.held h set stop = true where h.task_id = _task;
+  update durable.held h set stop = true, news = true where h.task_id = _task;
   if found then
     update durable.task t set stop = _why where t.task_id = _task;
     return true;

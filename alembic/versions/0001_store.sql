@@ -1559,7 +1559,7 @@ begin
   if _t.finished_at is not null then
     return true;
   end if;
-  update durable.held h set stop = true where h.task_id = _task;
+  update durable.held h set stop = true, news = true where h.task_id = _task;
   if found then
     update durable.task t set stop = _why where t.task_id = _task;
     return true;
@@ -1602,7 +1602,7 @@ $$;
 
 -- pass: apply the signals of some shards, fire due timers, then claim for this worker what became ready. By key only, as
 -- for flush: the planner's settings are those of the worker's session.
--- Answers [now, claimed, told, lines made ready, more to do, shards signalled, next timer].
+-- Answers [now, claimed, told, lines made ready, more to do, shards signalled, next timer, other workers with news].
 create or replace function durable.pass(
   _worker   uuid,
   _channel  int,
@@ -1651,7 +1651,8 @@ begin
   return json_build_array(extract(epoch from _now), _claimed, _told, to_json(_lines), _more,
     (select json_agg(distinct s.shard) from generate_series(0, 15) g (n)
      cross join lateral (select q.shard from durable.signal q where q.shard = g.n limit 1) s),
-    (select extract(epoch from m.wake_at - _now) from durable.timer m order by m.wake_at limit 1));
+    (select extract(epoch from m.wake_at - _now) from durable.timer m order by m.wake_at limit 1),
+    (select json_agg(distinct h.worker_id) from durable.held h where h.news and h.worker_id <> _worker));
 end
 $$;
 

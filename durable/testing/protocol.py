@@ -131,6 +131,7 @@ class Passed(NamedTuple):
     more: bool
     signalled: list[int] | None
     next_timer: float | None
+    others: list[str] | None  # workers that run tasks with news
 
 
 class HandWorker:

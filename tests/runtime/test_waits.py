@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from durable import DurableContext, EventTimeout, RunFailed, workflow
+from durable.passes import ALL_SHARDS
 
 from .conftest import Runtime
 
@@ -302,3 +303,35 @@ async def test_a_task_that_parked_under_running_code_goes_on(runtime: Runtime) -
     await runtime.state_is(run_id, "parked")
     between.set()
     assert await runtime.client.result(run_id, timeout=30) == 1
+
+
+async def test_news_that_another_worker_found_reach_the_one_that_runs_the_task(runtime: Runtime) -> None:
+    """A branch waits while another is in the middle of a step; the pass that gives it its event is somebody else's, and
+    its own worker would not look for an hour."""
+    heard = asyncio.Event()
+
+    @workflow
+    async def both(ctx: DurableContext) -> Any:
+        async def hears() -> Any:
+            value = await ctx.wait_for_event("go")
+            heard.set()
+            return value
+
+        return (await ctx.gather(hears(), ctx.step("long", heard.wait)))[0]
+
+    @workflow
+    async def nothing(ctx: DurableContext) -> None:
+        pass
+
+    async def waits_quietly() -> bool:
+        found = await runtime.sql("select (select count(*) from durable.wait), (select count(*) from durable.signal)")
+        return found == [(1, 0)]
+
+    await runtime.work(both, poll_seconds=3600, idle_poll_seconds=3600)
+    run_id = await runtime.client.start(both)
+    await runtime.until(waits_quietly)
+    other = await runtime.work(nothing, poll_seconds=3600, idle_poll_seconds=3600)
+    await runtime.sql("select durable.emit('go', '7', _notify => false)")
+    assert other.term is not None
+    other.term._passer.hint(ALL_SHARDS)
+    assert await runtime.client.result(run_id, timeout=30) == 7

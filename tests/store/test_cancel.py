@@ -129,3 +129,16 @@ def test_an_unknown_run_is_refused(store: Store) -> None:
     with pytest.raises(Exception, match="no run 00000000") as caught:
         cancel(store, "00000000-0000-7000-8000-000000000000")
     assert caught.value.sqlstate == "DU011"
+
+
+def test_a_pass_names_the_others_that_have_news(store: Store) -> None:
+    """Whoever runs a task that was cancelled is named until it has been told; not to itself."""
+    run = store.spawn("order")
+    holder, other = store.worker(), store.worker()
+    holder.claim_one()
+    store.run("select durable.cancel(%s)", run)
+    assert other.apply().others == [holder.id]
+    assert other.apply().others == [holder.id]
+    passed = holder.apply()
+    assert (passed.others, [told[0] for told in passed.told or []]) == (None, [run])
+    assert other.apply().others is None
