@@ -19,37 +19,16 @@ import pytest
 
 import durablectl
 from durable import Settings, Worker, Workflow
-from durablectl import exits
-from durablectl.main import run
+from tests.command import Command, Said, calling
 
 REPOSITORY = Path(durablectl.__file__).parents[1]
 PATIENCE = 60.0
 
 
-class Said(NamedTuple):
-    """How a command ended, and what it printed."""
-
-    code: int
-    out: str
-    err: str
-
-
-Command = Callable[..., Said]
-
-
 @pytest.fixture
 def bare(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Command:
     """The command without any database chosen for it."""
-    for name in [name for name in os.environ if name.startswith("DURABLE_") and "TEST" not in name]:
-        monkeypatch.delenv(name)
-    monkeypatch.setattr(exits, "secrets", set())
-
-    def call(*arguments: str) -> Said:
-        capsys.readouterr()
-        code = run(arguments)
-        return Said(code, *capsys.readouterr())
-
-    return call
+    return calling(capsys, monkeypatch)
 
 
 @pytest.fixture

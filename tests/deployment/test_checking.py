@@ -6,7 +6,7 @@ import copy
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 import yaml
@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from durablectl import exits
-from durablectl.main import run
 from highway_dsl import Workflow
 from interpreter.highway import check_workflow
+from tests.command import UNREACHABLE, Said, calling
 
 FAULTY = """\
 name: faulty
@@ -71,24 +71,16 @@ WARNINGS = [
 ]
 
 
-class Said(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-
 @pytest.fixture
 def check(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Said]:
     """`durable check` on files of a directory of its own; it needs no database."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("DURABLE_DATABASE_URL", "postgresql://127.0.0.1:1/none")
+    durable = calling(capsys, monkeypatch, UNREACHABLE)
 
     def call(*arguments: str, **files: str) -> Said:
         for name, text in files.items():
             (tmp_path / name.replace("_", ".")).write_text(text)
-        capsys.readouterr()
-        code = run(["check", *arguments])
-        return Said(code, *capsys.readouterr())
+        return durable("check", *arguments)
 
     return call
 

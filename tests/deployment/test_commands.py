@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -20,8 +20,8 @@ import pytest
 import durablectl
 from durable.secretstore import SecretStore
 from durablectl import exits
-from durablectl.main import run
 from interpreter.secrets import TableSecrets
+from tests.command import Command, Said, calling
 
 REPOSITORY = Path(durablectl.__file__).parents[1]
 ORDER = """
@@ -45,29 +45,10 @@ tasks:
 """
 
 
-class Said(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-
-Command = Callable[..., Said]
-
-
 @pytest.fixture
 def durable(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, durable_dsn: str) -> Command:
     """The command with a store of its own."""
-    for name in [name for name in os.environ if name.startswith("DURABLE_") and "TEST" not in name]:
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("DURABLE_DATABASE_URL", durable_dsn)
-    monkeypatch.setattr(exits, "secrets", set())
-
-    def call(*arguments: str) -> Said:
-        capsys.readouterr()
-        code = run(arguments)
-        return Said(code, *capsys.readouterr())
-
-    return call
+    return calling(capsys, monkeypatch, durable_dsn)
 
 
 @pytest.fixture

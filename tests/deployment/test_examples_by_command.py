@@ -3,48 +3,28 @@
 from __future__ import annotations
 
 import importlib
-import os
 import shlex
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
 import examples.highway
 from durablectl import exits
-from durablectl.main import run
 from highway_dsl import WorkflowBuilder
 from interpreter.highway import compile_workflow
 from interpreter.highway.inputs import needed_inputs
+from tests.command import Command, calling
 
 FOLDER = Path(examples.highway.__file__).parent
 DAY = "data_interval_start=2025-01-02T00:00:00Z"
 
 
-class Said(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-
-Command = Callable[..., Said]
-
-
 @pytest.fixture
 def durable(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, durable_dsn: str) -> Command:
     """The command in the repository, with a store of its own."""
-    for name in [name for name in os.environ if name.startswith("DURABLE_") and "TEST" not in name]:
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("DURABLE_DATABASE_URL", durable_dsn)
     monkeypatch.chdir(FOLDER.parents[1])
-
-    def call(*arguments: str) -> Said:
-        capsys.readouterr()
-        code = run(arguments)
-        return Said(code, *capsys.readouterr())
-
-    return call
+    return calling(capsys, monkeypatch, durable_dsn)
 
 
 def command_of(name: str) -> list[str]:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
 from durablectl import exits
-from durablectl.main import run
+from tests.command import UNREACHABLE, Command, Said, calling
 
 WRONG = """\
 from highway_dsl import TaskOperator, Workflow, WorkflowBuilder
@@ -57,27 +55,11 @@ FAULTS = [
 ]
 
 
-class Said(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-
-Command = Callable[..., Said]
-
-
 @pytest.fixture
 def durable(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
     """The command in a directory of its own, with a store that would not answer."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("DURABLE_DATABASE_URL", "postgresql://127.0.0.1:1/none")
-
-    def call(*arguments: str) -> Said:
-        capsys.readouterr()
-        code = run(arguments)
-        return Said(code, *capsys.readouterr())
-
-    return call
+    return calling(capsys, monkeypatch, UNREACHABLE)
 
 
 def lines(said: Said, file: str) -> list[str]:
