@@ -94,23 +94,19 @@ class DurableContext(Recording):
         name, fn, args = _call(call)
         traits = traits_of(fn)
         key = self._key(name or traits.name)
-        replay = self._replay
-        if replay is not None and (done := replay.step_at_hand(key)) is not None:
-            if self.positions is not None:
-                self.positions.setdefault(key, []).append(done.pos)
-            return done.body if type(done.body) in codec.PLAIN else self.opened(done.body)
+        if self._replay is not None and (done := self._replay.step_at_hand(key)) is not None:
+            return self._given_back(done)
         parking = self._parking
         limit = traits.timeout if timeout is None else _seconds(timeout)
         simple = lane is None and limit is None and traits.on_loop
         free = parking.phase is _LIVE and parking.stop is None and not parking.leaving
-        if not free or not simple or replay is not None:
+        if not free or not simple or self._replay is not None:
             where = lane or traits.lane or lane_of(fn, limit)
             return await self._step_anyhow(key, fn, args, kwargs, retry or traits.retry, limit, where)
         # The hot path, the first attempt of an async step: no timer, no task, no thread, no layer in between.
         parking.busy += 1
         try:
-            began = monotonic()
-            if began > self._services.gate.closes_at:
+            if (began := monotonic()) > self._services.gate.closes_at:
                 await self._wait_at_gate()
             info = StepInfo(self.run_id, self.task_id, key, 1, self.say_from_step)
             if faults.armed:
@@ -122,8 +118,7 @@ class DurableContext(Recording):
                 current.reset(token)
             if faults.armed:
                 faults.point("step.after", info)
-            data = codec.encode(value, self._most)
-            pos = self._pos
+            pos, data = self._pos, codec.encode(value, self._most)
             await self._hand_in("step", key, self.sealed(data), None, int((monotonic() - began) * 1000))
             if self._open_transactions or parking.phase is not _LIVE:
                 await self._in_turn(pos)

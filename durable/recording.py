@@ -103,6 +103,12 @@ class Recording:
         counts[name] = count = counts[name] + 1
         return f"{self._prefix}{name}#{count}"
 
+    def _given_back(self, record: Record) -> Any:
+        """What a replay returns for a step that was done."""
+        if self.positions is not None:
+            self.positions.setdefault(record.name, []).append(record.pos)
+        return record.body if type(record.body) in codec.PLAIN else self.opened(record.body)
+
     async def _recorded(self, key: str, kinds: tuple[str, ...]) -> Record | None:
         """The next record of `key` on a replay; None when the operation is to be performed."""
         if self._replay is None:
