@@ -51,8 +51,8 @@ class Parking:
     """The waits of one task, and whether it is parked."""
 
     __slots__ = (
-        "_clock", "_late", "_loop", "_on_parked", "_waits", "broken", "busy", "epoch", "heeded", "known", "leaving",
-        "on_stop", "phase", "registered", "run_id", "stop", "task_id", "wakes", "writer",
+        "_clock", "_late", "_loop", "_on_parked", "_parks", "_waits", "broken", "busy", "epoch", "heeded", "known",
+        "leaving", "on_stop", "phase", "registered", "run_id", "stop", "task_id", "wakes", "writer",
     )  # fmt: skip
 
     def __init__(
@@ -83,6 +83,7 @@ class Parking:
         self._clock = clock
         self._on_parked = on_parked
         self._waits: dict[str, Wait] = {}
+        self._parks = 0  # sent so far
         self._late: asyncio.Future[None] | None = None
         self._loop = loop
 
@@ -258,7 +259,8 @@ class Parking:
 
     def _park(self) -> None:
         self.phase = Phase.PARKING
-        entry = Entry(self.task_id, functools.partial(self._park_answered, self.epoch))
+        self._parks += 1
+        entry = Entry(self.task_id, functools.partial(self._park_answered, self._parks))
         entry.park = {
             "t": self.task_id,
             "e": self.epoch,
@@ -269,9 +271,10 @@ class Parking:
         faults.point("park.before")
         self.writer.put(entry)
 
-    def _park_answered(self, epoch: int, error: BaseException | None) -> None:
-        # A refusal has come through `park_refused` before this; so may have, on another channel, the next claim.
-        if self.phase is not Phase.PARKING or epoch != self.epoch:
+    def _park_answered(self, number: int, error: BaseException | None) -> None:
+        # A refusal has come through `park_refused` before this; so may have, on another channel, the next claim. Either
+        # may have led to the next park already, whose answer is still to come.
+        if self.phase is not Phase.PARKING or number != self._parks:
             return
         self.phase = Phase.PARKED
         for wait in self._waits.values():

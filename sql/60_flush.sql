@@ -97,11 +97,14 @@ begin
 end
 $$;
 
--- tell: what happened to the tasks that a worker runs: [task, wakes, stop, waits].
+-- tell: what happened to the tasks that a worker runs: [task, wakes, stop, waits]. A row that is locked belongs to a pass that
+-- has more news of it, and will say so; two that wait for each other's rows would only wait for the time limit.
 create or replace function durable.tell(_worker uuid) returns json
 language sql as $$
-  with n as (
-    update durable.held h set news = false where h.worker_id = _worker and (h.stop or h.news) returning h.task_id
+  with l as materialized (
+    select h.task_id from durable.held h where h.worker_id = _worker and (h.stop or h.news) for no key update skip locked
+  ), n as (
+    update durable.held h set news = false from l where h.task_id between l.task_id and l.task_id returning h.task_id
   )
   select json_agg(json_build_array(t.task_id, t.wakes, t.stop, durable.waits_of(t.run_id, t.task_id)))
   from n join durable.task t on t.task_id between n.task_id and n.task_id

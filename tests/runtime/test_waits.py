@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -335,3 +336,34 @@ async def test_news_that_another_worker_found_reach_the_one_that_runs_the_task(r
     assert other.term is not None
     other.term._passer.hint(ALL_SHARDS)
     assert await runtime.client.result(run_id, timeout=30) == 7
+
+
+async def test_no_event_is_lost_on_a_task_that_is_parking(runtime: Runtime) -> None:
+    """Events that come while their listeners register, park, are refused and park again are all heard."""
+
+    async def a_moment() -> None:
+        await asyncio.sleep(random.random() * 0.01)
+
+    @workflow
+    async def hears(ctx: DurableContext, number: int) -> list[Any]:
+        names = [f"{side} {number}" for side in ("left", "right")]
+        return await ctx.gather(*(ctx.wait_for_event(name, timeout=3600) for name in names))
+
+    @workflow
+    async def says(ctx: DurableContext, name: str) -> None:
+        await ctx.step(a_moment)
+        await ctx.emit_event(name, name)
+
+    for _ in range(2):
+        await runtime.work(hears, says)
+    for first in range(0, 600, 200):
+        starts = {
+            number: [
+                runtime.client.start(hears, number),
+                *(runtime.client.start(says, f"{side} {number}") for side in ("left", "right")),
+            ]
+            for number in range(first, first + 200)
+        }
+        started = await asyncio.gather(*(asyncio.gather(*some) for some in starts.values()))
+        heard = await asyncio.gather(*(runtime.client.result(run_id, timeout=30) for run_id, *_ in started))
+        assert heard == [[f"left {number}", f"right {number}"] for number in starts]

@@ -1,5 +1,6 @@
 """Parking: a waiting task holds no slot, and nothing that happens meanwhile is lost."""
 
+import psycopg
 import pytest
 
 from durable.testing.protocol import Store, wait_row
@@ -47,6 +48,22 @@ def test_a_running_task_is_told_of_news_once(store: Store) -> None:
     store.emit("paid")
     assert [row[0] for row in worker.apply().told] == [task.task_id]
     assert worker.flush().told is None
+
+
+def test_a_flush_does_not_wait_for_a_pass_that_has_news(store: Store, durable_dsn: str) -> None:
+    """The pass locks rows of several tasks, as the flush would: each is told of when the pass has committed."""
+    for _ in range(2):
+        store.spawn("order")
+    worker = store.worker()
+    first, second = worker.claim_one(), worker.claim_one()
+    for task in (first, second):
+        worker.flush(effects={"waits": [wait_row(task, "w", task.task_id)]})
+    store.emit(first.task_id)
+    store.worker().apply()
+    with psycopg.connect(durable_dsn) as passing:
+        passing.execute("update durable.held set news = true where task_id = %s", [second.task_id])
+        assert [row[0] for row in worker.flush().told] == [first.task_id]
+    assert [row[0] for row in worker.flush().told] == [second.task_id]
 
 
 def test_a_wake_of_its_own_makes_a_parked_task_ready(store: Store) -> None:
