@@ -49,6 +49,7 @@ class Passer:
         self._sweep = sweep
         self._shards: set[int] = set(ALL_SHARDS)
         self._next_timer: float | None = None
+        self._new_timer: float | None = None  # of a task that parked after the last pass was sent
         self._wake = asyncio.Event()
         self._wake.set()
         self._swept_at = time.monotonic()
@@ -60,6 +61,7 @@ class Passer:
 
     def timer(self, at: float) -> None:
         """A task of this worker parked until then."""
+        self._new_timer = _earlier(self._new_timer, at)
         if self._next_timer is None or at < self._next_timer:
             self._next_timer = at
             self._wake.set()
@@ -85,6 +87,7 @@ class Passer:
     async def run_once(self) -> None:
         shards, self._shards = self._shards, set()
         timers = self._timer_due() or shards >= ALL_SHARDS
+        self._new_timer = None
         faults.point("pass.before")
         want = self._claims.wanted(passing=True)
         text = b"{" + b",".join(b"%d" % shard for shard in sorted(shards)) + b"}"
@@ -108,7 +111,8 @@ class Passer:
 
     def _take_in(self, want: Want, tried: set[int], answer: list[Any]) -> None:
         now, more, signalled, next_in = answer[0], answer[4], answer[5], answer[6]
-        self._next_timer = None if next_in is None else now + next_in
+        # The pass may not have seen the timer of a task that parked meanwhile.
+        self._next_timer = _earlier(self._new_timer, None if next_in is None else now + next_in)
         self._passed(want, answer)
         if fresh := set(signalled or ()) - tried:
             self.hint(fresh)
@@ -129,3 +133,9 @@ class Passer:
         if self._next_timer is not None:
             rest = min(rest, max(0.0, self._next_timer - self._clock.now()))
         return rest
+
+
+def _earlier(one: float | None, other: float | None) -> float | None:
+    if one is None or other is None:
+        return other if one is None else one
+    return min(one, other)

@@ -70,6 +70,8 @@ class Scene:
             self.start(workload.family, 3, result=(2 + 3 + 4) + 6 + 7 + 4)
             self.start(workload.branches, n, result=[n + 2, n + 2, n + 1])
             self.start(workload.late, n, state="failed")
+            for member in range(3):
+                self.start(workload.council, f"{event}.council", member, 3, result=3 * (0 + 1 + 2 - member))
             for _ in range(3):
                 self.start(workload.narrow, n, result=n + 2)
                 self.start(workload.exclusive, n, result=n + 2)

@@ -132,6 +132,22 @@ async def speaks(ctx: DurableContext, event: str, n: int) -> int:
 
 
 @workflow
+async def council(ctx: DurableContext, name: str, me: int, size: int) -> int:
+    """One of several who, turn by turn, speak and hear all the others at once."""
+
+    async def speak(turn: int) -> int:
+        await ctx.step("speak", act, turn)
+        await ctx.emit_event(f"{name}.{turn}.{me}", me)
+        return 0
+
+    heard = 0
+    for turn in range(3):
+        others = [f"{name}.{turn}.{other}" for other in range(size) if other != me]
+        heard += sum(await ctx.gather(speak(turn), *(ctx.wait_for_event(other, timeout=3600) for other in others)))
+    return heard
+
+
+@workflow
 async def impatient(ctx: DurableContext, event: str) -> str:
     """A wait that times out: nobody ever emits this event."""
     await ctx.step("act", act, 0)
@@ -244,6 +260,6 @@ async def killer(ctx: DurableContext, n: int) -> int:
 
 
 ALL = [
-    chain, flaky, sleeper, ledger, careful, listens, speaks, impatient, family, branches, narrow, exclusive,
-    endless, restless, late, orphaned, long_step, killer, slow_ledger, hoards,
+    chain, flaky, sleeper, ledger, careful, listens, speaks, council, impatient, family, branches, narrow,
+    exclusive, endless, restless, late, orphaned, long_step, killer, slow_ledger, hoards,
 ]  # fmt: skip
