@@ -101,7 +101,8 @@ class Session:
         self._service = service
         self._run = run
         self._given = given
-        self.code = exits.OK
+        # Until the run has ended; an invitation is over whenever its guest leaves.
+        self.code = exits.OK if run is None else exits.INTERRUPTED
 
     async def meanwhile(self, worker: Worker) -> None:
         if self._run is None:

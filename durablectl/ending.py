@@ -19,6 +19,7 @@ from durablectl import exits
 HURRY_SECONDS = 10.0
 ASKING = (signal.SIGTERM, signal.SIGINT)
 HANDLED = b"\0"
+DONE = b"\xff"
 GIVEN_UP = b"durable: a step did not end in time; its run goes on elsewhere\n"
 
 
@@ -32,7 +33,9 @@ class Ending:
     def __init__(self, patience: float, leash: int | None = None):
         self._patience = patience
         self._leash = leash
+        self._asked = 0
         self._stop: Callable[[], None] | None = None
+        self._before = {number: signal.getsignal(number) for number in ASKING}
         self._reader, self._writer = os.pipe()
         os.set_blocking(self._writer, False)
         threading.Thread(target=self._watch, name="durable-ending", daemon=True).start()
@@ -45,29 +48,40 @@ class Ending:
             signal.signal(number, lambda *_: os.write(self._writer, HANDLED))
         signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
 
+    def done(self) -> None:
+        """Leave signals to whoever had them before. Once asked, this process is about to end, and sees to that."""
+        if self._asked:
+            return
+        for number, handler in self._before.items():
+            signal.signal(number, handler if handler is not None else signal.SIG_DFL)
+        signal.set_wakeup_fd(-1)
+        os.write(self._writer, DONE)
+
     def _watch(self) -> None:
         sources = [self._reader, *([self._leash] if self._leash is not None else [])]
-        heard = b""
-        asked, deadline = 0, float("inf")
+        heard, deadline = b"", float("inf")
         while ready := _readable(sources, deadline):
             if self._leash in ready:
                 # The process that holds the other end has ended, however it did.
                 sources.remove(self._leash)
                 self._ask()
-                asked += 1
             if self._reader in ready:
                 heard += os.read(self._reader, 64)
-            for _ in range(asked, _requests(heard)):
+            for _ in range(self._asked, _requests(heard)):
                 self._ask()
-                asked += 1
-            if asked:
-                patience = self._patience if asked == 1 else min(self._patience, HURRY_SECONDS)
+            if DONE in heard:
+                os.close(self._reader)
+                os.close(self._writer)
+                return
+            if self._asked:
+                patience = self._patience if self._asked == 1 else min(self._patience, HURRY_SECONDS)
                 deadline = min(deadline, time.monotonic() + patience)
         # Not by print: whoever is stuck may hold its lock.
         os.write(2, GIVEN_UP)
         os._exit(exits.FAILED)
 
     def _ask(self) -> None:
+        self._asked += 1
         if self._stop is None:
             os.kill(os.getpid(), signal.SIGTERM)
         else:

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from durable import Durable, Start, Worker, Workflow
 from durable.errors import WrongArguments
 from durable.runs import RunInfo
-from durablectl import database, logs
+from durablectl import database, exits, logs
 from durablectl.database import with_client
 from durablectl.documents import look_at, required, sound
 from durablectl.ending import leave
@@ -94,8 +94,7 @@ def _run_file(order: Order, given: dict[str, Any], file: str, name: str | None) 
         service = Service.of(url, content.programs, None, database.settings(), deployed)
         session = Session(order, given, chosen, content.loaded)
         serve(service, meanwhile=session.beside)
-    assert session.ended is not None
-    return leave(session.report(session.ended))
+    return leave(session.interrupted() if session.ended is None else session.report(session.ended))
 
 
 class Content(NamedTuple):
@@ -162,6 +161,7 @@ class Session:
         self._name = name
         self._loaded = loaded
         self._code: int | None = None
+        self._run_id: str | None = None
         self.ended: RunInfo | None = None
 
     async def beside(self, worker: Worker) -> None:
@@ -175,6 +175,7 @@ class Session:
     async def run(self, client: Durable, *, stay: bool) -> RunInfo:
         options = Start(key=self._order.key)
         (run_id,) = await client.start_many(self._name, [self._given], options=options)
+        self._run_id = run_id
         if stay and self._watched:
             # The document is alone on standard output.
             self._code = outcome(await watch(client, run_id, sys.stderr if self._order.json else None))
@@ -185,6 +186,17 @@ class Session:
     @property
     def _watched(self) -> bool:
         return self._order.follow or not (self._order.wait or self._order.json)
+
+    def interrupted(self) -> int:
+        """The worker was asked to end before the run had."""
+        said = f"{self._name!r} was started"
+        if (run_id := self._run_id) is not None:
+            said = (
+                f"run {run_id} of {self._name!r}, which goes on as soon as a worker serves it;"
+                f" see `durable runs show {run_id}`"
+            )
+        print(f"durable: ended before {said}", file=sys.stderr)
+        return exits.INTERRUPTED
 
     def report(self, run: RunInfo) -> int:
         """Say how the run ended, as far as that was not seen; the exit code."""

@@ -55,7 +55,10 @@ def serve(service: Service, *, meanwhile: Meanwhile | None = None, leash: int | 
     # Steps and workflows of the user find the store here, whoever has chosen it.
     os.environ[VARIABLE] = service.url
     ending = Ending(service.patience, leash)
-    process.run(_serve(service, ending, meanwhile or _announce))
+    try:
+        process.run(_serve(service, ending, meanwhile or _announce))
+    finally:
+        ending.done()
 
 
 async def _serve(service: Service, ending: Ending, meanwhile: Meanwhile) -> None:

@@ -11,6 +11,13 @@ from typing import Any
 Command = Callable[..., Any]
 
 HELLO = (Path(__file__).parents[2] / "examples" / "hello.py").read_text()
+SLOW = """
+from durable import DurableContext, workflow
+
+@workflow
+async def waits(ctx: DurableContext) -> None:
+    await ctx.wait_for_event("never")
+"""
 
 
 def test_one_command_runs_a_workflow_and_leaves_nothing(place: Any) -> None:
@@ -40,6 +47,17 @@ def test_other_commands_join_a_running_dev_and_ctrl_c_ends_it_all(place: Any, ev
     running.signal(signal.SIGINT)
     assert running.end() == 0
     eventually(lambda: place.left() == [], "nothing is left")
+
+
+def test_a_run_that_ctrl_c_cut_short_is_no_success(place: Any, eventually: Command) -> None:
+    """The exit code says so, and the run is still there to go on."""
+    place.write("slow.py", SLOW)
+    running = place.start("dev", "slow.py", "--run", "waits")
+    running.await_word("waits for event 'never'")
+    running.signal(signal.SIGINT)
+    assert running.end() == 130
+    eventually(lambda: place.left() == [], "nothing is left")
+    assert [run["state"] for run in json.loads(place.run("runs", "list", "--json").out)] == ["parked"]
 
 
 def test_a_dev_that_allows_functions_serves_what_is_deployed(place: Any) -> None:

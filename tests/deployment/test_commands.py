@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -144,6 +145,40 @@ def test_run_ends_as_its_run_does(durable: Command, tmp_path: Path) -> None:
     said = durable("run", str(path), "--wait")
     assert said.code == exits.FAILED
     assert "--allow os." in said.err
+
+
+def test_a_run_that_is_interrupted_says_how_it_goes_on(durable: Command, durable_dsn: str, tmp_path: Path) -> None:
+    """Its worker gives it back; the next one ends it. Nothing is said that looks like a result or a bug."""
+    path = tmp_path / "long.yaml"
+    wait = "{task_id: wait, operator_type: wait_for_event, event_name: go}"
+    path.write_text(f"name: long\ntasks:\n  wait: {wait}\n")
+    running = subprocess.Popen(
+        [sys.executable, "-m", "durablectl", "run", str(path)],
+        cwd=REPOSITORY,
+        env={**os.environ, "DURABLE_DATABASE_URL": durable_dsn},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    _until(lambda: '"parked"' in durable("runs", "list", "--json").out)
+    [run] = json.loads(durable("runs", "list", "--json").out)
+    running.terminate()
+    _, err = running.communicate(timeout=60)
+    assert running.returncode == exits.INTERRUPTED
+    assert f"ended before run {run['run_id']} of 'long', which goes on as soon as a worker serves it" in err
+    assert "bug" not in err
+    durable("emit", "go")
+    with worker_process(durable_dsn, tmp_path / "log"):
+        assert durable("runs", "watch", run["run_id"]).code == exits.OK
+
+
+def test_signals_are_left_as_they_were(durable: Command, file: str) -> None:
+    """After a run in this very process: its worker no longer hears them."""
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    threads = threading.active_count()
+    assert durable("run", file, "--input", "amount=7").code == exits.OK
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
+    _until(lambda: threading.active_count() <= threads)
 
 
 def test_a_document_that_runs_here_finds_the_modules_that_are_here(
