@@ -1,7 +1,9 @@
 """The claim desk: how many tasks to ask for, from which lines, and where the last claim began.
 
-Slots roll: every task that ends or parks frees its own, and the next flush may fill it. Only lines that were seen or
-hinted to have work are asked; all of them once in a while, because a hint can be lost.
+Slots roll: every task that ends or parks frees its own, and the next flush may fill it. A worker with one slot whose
+tasks are brisk asks for one more than it can run: the next task is at hand when one ends, and its first record goes
+with that end. Only lines that were seen or hinted to have work are asked; all of them once in a while, because a hint
+can be lost.
 """
 
 from __future__ import annotations
@@ -19,6 +21,9 @@ _SOLO_TRY = 10.0
 # So many lines may be asked by every pass: each costs one look into an index.
 _FEW_LINES = 32
 _SOLO_REST = 50.0
+# So many tasks in a row gave up their slots within so many seconds: the next one will not wait for long.
+_BRISK_TASKS = 8
+_BRISK_SECONDS = 0.01
 
 
 class Claimed(NamedTuple):
@@ -90,6 +95,7 @@ class ClaimDesk:
         self._horizon: dict[int, tuple[int, float, str]] = {}
         self._asked = 0
         self._asked_alone = False
+        self._brisk = 0
         self._solo_since: float | None = None
         self._solo_rest_until = 0.0
         self.running = 0
@@ -147,7 +153,7 @@ class ClaimDesk:
             solo = self._want_solo(self._solo_since)
             if solo is not None:
                 return solo
-        wanted = min(self.free, self._most)
+        wanted = min(self.free + self._ahead, self._most)
         lines = self._lines if passing and len(self._lines) <= _FEW_LINES else self._hot
         if wanted <= 0 or not lines:
             return NOTHING
@@ -174,11 +180,17 @@ class ClaimDesk:
             self._horizon[task.from_line] = (task.prio, task.ready_at, task.task_id)
         return claimed
 
-    def left(self) -> None:
-        """A task gave its slot up: it ended or parked."""
+    def left(self, seconds: float = 0.0) -> None:
+        """A task gave its slot up, after so many seconds: it ended or parked."""
         self.running -= 1
+        self._brisk = self._brisk + 1 if seconds < _BRISK_SECONDS else 0
         if self.alone and self.running == 0:
             self.alone = False
+
+    @property
+    def _ahead(self) -> int:
+        """How many tasks may be held beside those that run. With several slots, other tasks speak while one ends."""
+        return 1 if self._slots == 1 and self._brisk >= _BRISK_TASKS else 0
 
     def _want_solo(self, since: float) -> Want | None:
         """Run dry, then claim one task of the lines that run alone. None: go on as always."""

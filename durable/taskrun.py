@@ -44,7 +44,7 @@ class TaskRun:
     """A task in this process. It may park and be resumed by a later claim."""
 
     __slots__ = (
-        "_context", "_deployed", "_host", "_queue", "_services", "_task", "_workflow", "_writer", "claimed",
+        "_context", "_deployed", "_host", "_queue", "_services", "_task", "_workflow", "_writer", "began", "claimed",
         "draining", "parked_at", "parking", "task_id",
     )  # fmt: skip
 
@@ -52,6 +52,7 @@ class TaskRun:
         self.claimed = claimed
         self.task_id = claimed.task_id
         self.draining = False
+        self.began = 0.0  # when it last got its slot
         self.parked_at = 0.0
         self._services = services
         self._workflow, self._queue, self._deployed = served
@@ -70,6 +71,10 @@ class TaskRun:
         """Give the task back when the steps that it is in are recorded."""
         self.draining = True
         self.parking.leave()
+
+    def return_unused(self) -> None:
+        """Give the task back without having begun it, to the place in its line that it had."""
+        self._give_back(at=self.claimed.ready_at)
 
     def abandon(self) -> None:
         """Stop at once and say nothing: the task is not ours any more, or parked."""
@@ -246,9 +251,9 @@ class TaskRun:
         else:
             self._finish({"s": "failed", "x": describe(exc)})
 
-    def _give_back(self) -> None:
+    def _give_back(self, at: float | None = None) -> None:
         entry = Entry(self.task_id, self._gone)
-        entry.effects = {"gives": [{"t": self.task_id, "e": self.parking.epoch}]}
+        entry.effects = {"gives": [{"t": self.task_id, "e": self.parking.epoch, "a": at}]}
         self._host.left(self)
         self._writer.put(entry)
 

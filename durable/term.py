@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import os
 import socket
 import time
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Sequence
 from typing import Any
 
@@ -47,6 +48,8 @@ log = structlog.get_logger("durable.worker")
 
 # With fewer tasks than this, two writers only make two commits of what could be one.
 _FEW = 24
+# So long a task may be at hand without a slot before others get it.
+AT_HAND_SECONDS = 0.05
 
 ENLIST = "select durable.enlist($1, $2, $3)"
 LEAVE = "select durable.leave($1)"
@@ -79,6 +82,9 @@ class Term:
         self._lanes = Lanes(settings.threads, settings.step_processes)
         self._wire(codec, catalogue)
         self._running: dict[str, TaskRun] = {}
+        self._at_hand: deque[Claimed] = deque()  # held, and without a slot yet
+        self._at_hand_since = 0.0
+        self._at_hand_alarm: asyncio.TimerHandle | None = None
         self._leaving: dict[str, TaskRun] = {}  # ended or given back here, and not yet in the store
         self._parked: OrderedDict[str, TaskRun] = OrderedDict()
         self._server: str | None = None
@@ -155,6 +161,7 @@ class Term:
         for run in list(self._parked.values()):
             run.abandon()
         self._parked.clear()
+        self._return_at_hand()
         for run in list(self._running.values()):
             run.drain()
         self._check_quiet()
@@ -167,6 +174,7 @@ class Term:
         """Say nothing more to the store and stop all code here, as if this process were gone. For tests."""
         for channel in self._channels:
             channel.mute()
+        self._at_hand.clear()
         for run in [*self._running.values(), *self._parked.values()]:
             run.abandon()
 
@@ -189,6 +197,7 @@ class Term:
     def _lost(self, why: str) -> None:
         if not self._over.done():
             log.warning("the lease is lost, starting anew", worker=self.worker_id, why=why, tasks=len(self._running))
+            self._at_hand.clear()
             for run in [*self._running.values(), *self._parked.values()]:
                 run.abandon()
             self._over.set_result(why)
@@ -305,14 +314,51 @@ class Term:
             for task_id, wakes, stop, waits in told:
                 if run := self._running.get(task_id):
                     run.parking.told(wakes, stop, waits)
+                elif self._at_hand:
+                    news = {"wakes": wakes, "stop": stop, "waits": waits}
+                    for place, waiting in enumerate(self._at_hand):
+                        if waiting.task_id == task_id:
+                            self._at_hand[place] = waiting._replace(**news)
         if want.number:
             tasks = self._desk.answered(want, claimed)
             if tasks:
                 faults.point("claim.after")
             for task in tasks:
-                self._begin(task)
+                self._place(task)
             if len(tasks) == want.number and self._desk.free > 0:
                 self._kick()
+
+    def _place(self, claimed: Claimed) -> None:
+        """Begin a task, or keep it at hand until another gives up its slot."""
+        if len(self._running) < self._settings.slots or not self._desk.open:
+            self._begin(claimed)
+            return
+        self._at_hand.append(claimed)
+        self._at_hand_since = self._loop.time()
+        if self._at_hand_alarm is None:
+            self._at_hand_alarm = self._loop.call_later(AT_HAND_SECONDS, self._look_at_hand)
+
+    def _begin_at_hand(self, after: TaskRun) -> None:
+        """Its first record may go with the last word of the task that it follows."""
+        if self._at_hand and self._desk.open and len(self._running) < self._settings.slots:
+            after.parking.writer.expect()
+            self._begin(self._at_hand.popleft())
+
+    def _look_at_hand(self) -> None:
+        """What has been at hand for too long goes to whoever has a slot for it."""
+        self._at_hand_alarm = None
+        if not self._at_hand:
+            return
+        if (until := self._at_hand_since + AT_HAND_SECONDS) > self._loop.time():
+            self._at_hand_alarm = self._loop.call_at(until, self._look_at_hand)
+        else:
+            self._return_at_hand()
+
+    def _return_at_hand(self) -> None:
+        while self._at_hand:
+            run = self._new_run(self._at_hand.popleft())
+            self._desk.left(math.inf)
+            run.return_unused()
 
     def _begin(self, claimed: Claimed) -> None:
         """Continue the task from memory if this very claim follows its own park; otherwise from the journal."""
@@ -323,17 +369,21 @@ class Term:
         if kept is not None:
             if kept.parking.epoch + 1 == claimed.epoch:
                 self._running[claimed.task_id] = kept
+                kept.began = self._loop.time()
                 kept.parking.resume(claimed.epoch, claimed.wakes, claimed.stop, claimed.waits)
                 self._drain_late(kept)
                 return
             kept.abandon()
+        run = self._running[claimed.task_id] = self._new_run(claimed)
+        run.began = self._loop.time()
+        run.start()
+        self._drain_late(run)
+
+    def _new_run(self, claimed: Claimed) -> TaskRun:
         served = self._desk.served(claimed.line)
         if served is None:
             raise LeaseLost(f"claimed task {claimed.task_id} of a line that is not ours: {claimed.line}")
-        run = TaskRun(self._services, served, claimed, self, self._writer_of(claimed.task_id))
-        self._running[claimed.task_id] = run
-        run.start()
-        self._drain_late(run)
+        return TaskRun(self._services, served, claimed, self, self._writer_of(claimed.task_id))
 
     def _writer_of(self, task_id: str) -> JournalWriter:
         """Few tasks share the commits of one writer; many are spread: one batch is made while another commits."""
@@ -354,6 +404,9 @@ class Term:
     async def _compare(self) -> None:
         rows = orjson.loads(await self._reads.call(HELD_BY, [self.worker_id.encode()]) or b"[]")
         held = {row[0]: Claimed(*row) for row in rows}
+        # They are among those held, and placed like the others.
+        self._desk.running -= len(self._at_hand)
+        self._at_hand.clear()
         for task_id, claimed in held.items():
             if (run := self._parked.get(task_id)) and run.parking.epoch == claimed.epoch:
                 # The park whose answer was lost had been refused.
@@ -365,11 +418,12 @@ class Term:
                 run.parking.told(claimed.wakes, claimed.stop, claimed.waits)
             elif task_id not in self._leaving:
                 self._desk.running += 1
-                self._begin(claimed)
+                self._place(claimed)
         for task_id in [task_id for task_id in self._running if task_id not in held]:
             run = self._running.pop(task_id)
             self._desk.left()
             run.abandon()
+            self._begin_at_hand(run)
 
     # ---------------------------------------------------------------- tasks that leave
 
@@ -377,7 +431,8 @@ class Term:
         self._leaving[run.task_id] = run
         if self._running.get(run.task_id) is run:
             del self._running[run.task_id]
-            self._desk.left()
+            self._desk.left(self._loop.time() - run.began)
+            self._begin_at_hand(run)
         self._check_quiet()
 
     def gone(self, run: TaskRun) -> None:
@@ -390,12 +445,13 @@ class Term:
     def parked(self, run: TaskRun) -> None:
         if self._running.get(run.task_id) is run:
             del self._running[run.task_id]
-            self._desk.left()
+            self._desk.left(self._loop.time() - run.began)
         self._parked[run.task_id] = run
         if (until := run.parking.earliest()) is not None:
             self._passer.timer(until)
         while len(self._parked) > self._settings.kept_continuations:
             self._parked.popitem(last=False)[1].abandon()
+        self._begin_at_hand(run)
         self._kick()
         self._check_quiet()
 

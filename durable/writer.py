@@ -114,6 +114,7 @@ class JournalWriter:
         self._failed: asyncio.Future[None] = self._loop.create_future()
         self._mending: asyncio.Task[None] | None = None
         self._turn_comes = False
+        self._expecting = False  # somebody has just begun, and is to be in the batch
         self._sending = True  # until `run`
         self._urgent = False  # something in the queue is not to wait for what may follow it
         self._owing = 0  # tasks that the last answer let go on, and that have not handed in anything since
@@ -142,6 +143,11 @@ class JournalWriter:
         self._urgent = True
         if not self._turn_comes and not self._sending:
             self._take_turn()
+
+    def expect(self) -> None:
+        """A task begins now, and may have something to say at once: let it be in the same batch."""
+        self._owing += 1
+        self._expecting = True
 
     @property
     def idle(self) -> bool:
@@ -174,6 +180,10 @@ class JournalWriter:
         self._loop.call_soon(self._turn)
 
     def _turn(self) -> None:
+        if self._expecting:
+            self._expecting = False
+            self._take_turn()
+            return
         self._turn_comes = False
         if not self._sending:
             self._send()

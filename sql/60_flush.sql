@@ -193,14 +193,14 @@ begin
   end if;
   if _do -> 'gives' is not null then
     with u as (
-      update durable.task t set ready_at = _now, epoch = x.e
-      from json_to_recordset(_do -> 'gives') as x (t uuid, e int) join durable.held h on h.task_id between x.t and x.t
+      update durable.task t set ready_at = coalesce(to_timestamp(x.a), _now), epoch = x.e
+      from json_to_recordset(_do -> 'gives') as x (t uuid, e int, a double precision) join durable.held h on h.task_id between x.t and x.t
       where t.task_id between x.t and x.t and (h.worker_id = _worker) is true and h.epoch = x.e
-      returning t.task_id, case when t.lost >= 2 then -t.line else t.line end as line, t.prio, t.epoch
+      returning t.task_id, case when t.lost >= 2 then -t.line else t.line end as line, t.prio, t.ready_at, t.epoch
     ), d as (
       delete from durable.held h using u where h.task_id between u.task_id and u.task_id
     ), r as (
-      insert into durable.ready (line, prio, ready_at, task_id, epoch) select u.line, u.prio, _now, u.task_id, u.epoch from u
+      insert into durable.ready (line, prio, ready_at, task_id, epoch) select u.line, u.prio, u.ready_at, u.task_id, u.epoch from u
     )
     select array_agg(distinct u.line) into _some from u;
     lines := lines || _some;

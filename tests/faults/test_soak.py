@@ -58,7 +58,7 @@ class Soak:
     def _keep_up(self) -> None:
         self._alive = [worker for worker in self._alive if worker.alive]
         while len(self._alive) < WORKERS:
-            self._alive.append(self._scene.fleet.start(lease=1.5))
+            self._alive.append(self._scene.fleet.start(lease=1.5, slots=self._chance.choice([1, 50])))
 
     def _cancel(self, some: int) -> None:
         for _ in range(min(some, len(self._doomed))):

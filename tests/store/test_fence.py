@@ -125,6 +125,18 @@ def test_a_given_back_task_is_ready_and_charged_to_nobody(store: Store) -> None:
     assert worker.claim_one().epoch == 2
 
 
+def test_a_task_that_was_never_begun_goes_back_to_its_place(store: Store) -> None:
+    """In front of those that became ready after it."""
+    first, second = store.start_many("order", 2)
+    worker = store.worker()
+    task = worker.claim_one()
+    [[at]] = store.rows(
+        "select extract(epoch from ready_at)::float8 from durable.task where task_id = %s", task.task_id
+    )
+    worker.flush(effects={"gives": [{"t": task.task_id, "e": task.epoch, "a": at}]})
+    assert [worker.claim_one().task_id for _ in range(2)] == [first, second]
+
+
 def test_leaving_gives_everything_back(store: Store) -> None:
     """A worker that goes of its own will leaves no held task, no fence and no blame."""
     runs = store.start_many("order", 3)

@@ -116,6 +116,21 @@ def test_a_lost_answer_gives_its_slots_back() -> None:
     assert made.free == 3
 
 
+@pytest.mark.parametrize(("slots", "ahead"), [(1, 1), (2, 0)])
+def test_one_slot_with_brisk_tasks_asks_for_one_more(slots: int, ahead: int) -> None:
+    """After some brisk ones in a row, and until one is not."""
+    made = desk(slots)
+    for _ in range(8):
+        want = made.wanted()
+        assert want.number <= slots
+        for _ in made.answered(want, [row()] * want.number):
+            made.left(0.001)
+    made.answered(made.wanted(), [row()] * slots)
+    assert made.wanted().number == ahead
+    made.left(1.0)
+    assert made.free + made.running == slots - ahead
+
+
 def test_a_closed_desk_asks_for_nothing() -> None:
     made = desk()
     made.open = False
