@@ -51,13 +51,14 @@ BENCHES = {
 
 
 async def perform(name: str, stage: Stage, cases: int | None = None) -> list[Result]:
-    """Run one benchmark, or its first cases; the bare limits are measured before and after each of them."""
+    """Run one benchmark, or its first cases; the bare limits are measured before and after each of them, unless it has
+    measured them in between."""
     results: list[Result] = []
     before = await _limits(stage)
     async with aclosing(BENCHES[name].run(stage)) as running:
         async for result in running:
             after = await _limits(stage)
-            result.limits = limits.mean(before, after)
+            result.limits = result.limits or limits.mean([before, after])
             before = after
             results.append(result)
             if len(results) == cases:

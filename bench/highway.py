@@ -11,9 +11,9 @@ from bench.probe import Probe
 from bench.process import WorkerProcess, worker
 from bench.result import Budget, Result
 from bench.stage import Stage
-from bench.steps import STEPS, WARM_UP
+from bench.steps import STEPS, WARM_UP, drain
 from bench.workloads import ten_steps
-from durable import Durable, Workflow
+from durable import Durable
 from interpreter.highway import HighwayTemplates, compile_workflow
 from interpreter.plan import Plan
 from interpreter.walker import Program, Walk, apply
@@ -37,11 +37,11 @@ async def _side_by_side(dsn: str, process: WorkerProcess, workflows: int, in_fli
     seconds, cpu = {True: 0.0, False: 0.0}, {True: 0.0, False: 0.0}
     async with Durable(dsn) as durable, await Probe.open(dsn) as probe:
         for flow in (ten_steps, ten_steps_highway):
-            await _drain(durable, probe, flow, min(WARM_UP, workflows))
+            await drain(durable, probe, flow, min(WARM_UP, workflows))
         for _ in range(ROUNDS):
             for highway, flow in ((False, ten_steps), (True, ten_steps_highway)):
                 before = (await process.used())["cpu_s"]
-                seconds[highway] += await _drain(durable, probe, flow, workflows)
+                seconds[highway] += await drain(durable, probe, flow, workflows)
                 cpu[highway] += (await process.used())["cpu_s"] - before
     steps = workflows * ROUNDS * STEPS
     values = {
@@ -53,14 +53,6 @@ async def _side_by_side(dsn: str, process: WorkerProcess, workflows: int, in_fli
     }
     against = "commits_per_s" if in_flight == 1 else "rows_per_s"
     return Result("highway", f"{workflows * ROUNDS:,} workflows, {in_flight} in flight", values, against)
-
-
-async def _drain(durable: Durable, probe: Probe, flow: Workflow, count: int) -> float:
-    """How long some workflows take, from when they are started to the end of the last."""
-    await durable.start_many(flow, [{"number": 0}] * count)
-    began = time.time()
-    await probe.drained(flow.name)
-    return await probe.last_end() - began
 
 
 def _walker_alone(walks: int) -> Result:

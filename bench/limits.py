@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import statistics
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict, dataclass
 from uuid import UUID, uuid4
 
@@ -61,9 +61,11 @@ async def measure(dsn: str, seconds: float) -> Limits:
     return Limits(max(as_values, as_json), as_values, as_json, commits, notify)
 
 
-def mean(first: Limits, second: Limits) -> Limits:
-    pairs = zip(asdict(first).values(), asdict(second).values(), strict=True)
-    return Limits(*(statistics.fmean(pair) for pair in pairs))
+def mean(measured: Sequence[Limits]) -> Limits:
+    """What all of them come to: of rates the harmonic mean, because a rate of ours, too, is work by all of its time."""
+    columns = {name: [getattr(each, name) for each in measured] for name in asdict(measured[0])}
+    notify = statistics.fmean(columns.pop("notify_ms"))
+    return Limits(notify_ms=notify, **{name: statistics.harmonic_mean(found) for name, found in columns.items()})
 
 
 async def _rows_as_values(connection: psycopg.AsyncConnection, seconds: float) -> float:
