@@ -30,7 +30,7 @@ from durable.errors import (
     ValueRefused,
     WrongArguments,
 )
-from durable.ids import child_ids, group_start, uuid7
+from durable.ids import child_ids, fine_uuid7, group_start
 from durable.link import CONNECT
 from durable.migrate import migrate
 from durable.reads import refusal
@@ -74,7 +74,7 @@ class Durable:
         self._dsn = dsn or self._settings.database_url
         self._codec = codec or PlainCodec()
         self._workflows = {workflow.name: workflow for workflow in workflows}
-        self._lines: dict[tuple[str, str], tuple[int, float | None, dict[str, Any]]] = {}
+        self._lines: dict[tuple[str | None, str], tuple[int, float | None, dict[str, Any]]] = {}
         self._embedded: EmbeddedPostgres | None = None
         self._pool: AsyncConnectionPool[psycopg.AsyncConnection[Any]] | None = None
         self._sessions: Sessions | None = None
@@ -150,7 +150,8 @@ class Durable:
         if chosen.key is not None and len(inputs) > 1:
             raise WrongArguments("one idempotency key cannot stand for several runs; start them one by one")
         name = known if isinstance(known, str) else known.name
-        queue = chosen.queue or (known.queue if isinstance(known, Workflow) else "default")
+        # Started by its name, it goes to the queue that it was registered with.
+        queue = chosen.queue or (known.queue if isinstance(known, Workflow) else None)
         line, deadline, params = await self._line(known, queue)
         row = row_of(options, deadline)
         sealed = self._inputs(name, params, inputs)
@@ -338,7 +339,7 @@ class Durable:
 
     # ---------------------------------------------------------------- inside
 
-    async def _line(self, workflow: Workflow | str, queue: str) -> tuple[int, float | None, dict[str, Any]]:
+    async def _line(self, workflow: Workflow | str, queue: str | None) -> tuple[int, float | None, dict[str, Any]]:
         name = workflow if isinstance(workflow, str) else workflow.name
         if (queue, name) not in self._lines:
             if isinstance(workflow, Workflow) and name not in self._workflows:
@@ -470,8 +471,8 @@ def _wrong_arguments(
 
 
 def _ids(inputs: Sequence[bytes]) -> list[str]:
-    """New ids in a row: each goes into its indexes right behind the last one."""
-    return [uuid7()] if len(inputs) == 1 else child_ids(group_start(), len(inputs))
+    """New ids in a row, behind those of earlier starts: each goes into its indexes right behind the last one."""
+    return [fine_uuid7()] if len(inputs) == 1 else child_ids(group_start(), len(inputs))
 
 
 def _text(what: str, text: str) -> bytes:

@@ -40,7 +40,7 @@ def child_ids(first: str, count: int) -> list[str]:
 
 def group_start() -> str:
     """A new id whose last four bytes are free for counting a group of children."""
-    return uuid7()[:-8] + "00000000"
+    return fine_uuid7()[:-8] + "00000000"
 
 
 def _forget_randomness() -> None:

@@ -54,7 +54,7 @@ task = _table(
     tags=ARRAY(Text), stop=Text, input=JSON, result=JSON, error=JSON,
 )  # fmt: skip
 workflow = _table(
-    "workflow", name=Text, params=JSON, has_cleanup=Boolean, max_active_runs=Integer, max_running=Integer,
+    "workflow", name=Text, params=JSON, queue=Text, has_cleanup=Boolean, max_active_runs=Integer, max_running=Integer,
     max_active_per_key=Integer, max_running_per_key=Integer, deadline=Interval, deadline_action=Text,
     registered_at=_When, version=Text,
 )  # fmt: skip

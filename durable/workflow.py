@@ -96,6 +96,7 @@ class Workflow:
         return {
             "name": self.name,
             "params": self.params.describe(),
+            "queue": self.queue,
             "has_cleanup": self.cleanup is not None,
             "max_active_runs": None if excludes else self.max_active_runs,
             "max_running": min(caps) if excludes else self.max_running,

@@ -140,7 +140,7 @@ def start(
     workflow: Annotated[str, typer.Argument(metavar="NAME", help="The name of a workflow.")],
     input: Input = None,
     key: Annotated[str | None, typer.Option("--key", help="The same key is the same run.")] = None,
-    queue: Annotated[str | None, typer.Option("--queue")] = None,
+    queue: Annotated[str | None, typer.Option("--queue", help="The workflow's own by default.")] = None,
     priority: Annotated[int | None, typer.Option("--priority", help="0 (first) to 9; 5 by default.")] = None,
     at: Annotated[str | None, typer.Option("--at", metavar="TIME", help="Not before, like 2026-01-31T09:00Z.")] = None,
     tag: Annotated[list[str] | None, typer.Option("--tag", help="Find it by this later. Repeatable.")] = None,

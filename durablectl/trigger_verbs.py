@@ -31,7 +31,7 @@ def set_trigger(
     per: Annotated[str | None, typer.Option("--per", metavar="CRON", help="One run for each of its intervals.")] = None,
     timezone: Annotated[str, typer.Option("--timezone", metavar="ZONE")] = "UTC",
     input: Input = None,
-    queue: Annotated[str, typer.Option("--queue")] = "default",
+    queue: Annotated[str | None, typer.Option("--queue", help="The workflow's own by default.")] = None,
     priority: Annotated[int | None, typer.Option("--priority", min=0, max=9)] = None,
     tag: Annotated[list[str] | None, typer.Option("--tag", help="Of its runs. Repeatable.")] = None,
     database_url: DatabaseUrl = None,

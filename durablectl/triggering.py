@@ -28,7 +28,7 @@ class Order(NamedTuple):
     per: str | None
     timezone: str
     inputs: Sequence[str]
-    queue: str
+    queue: str | None
     priority: int | None
     tags: Sequence[str]
 

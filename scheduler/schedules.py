@@ -40,7 +40,7 @@ FACT = "select * from durable.schedule_fact where workflow = %s"
 FACTS = "select * from durable.schedule_fact where state <> 'removed' order by workflow"
 BARE = (
     "select name as workflow, params, version as current_version, durable.now() as now, '{}'::json as inputs,"
-    " 'default' as queue, null as prio, null as tags, null as active_cap from durable.workflow where name = %s"
+    " queue, null as prio, null as tags, null as active_cap from durable.workflow where name = %s"
 )
 PUT = "select durable.put_schedule(%s::json)"
 KEEP = "select durable.keep_owed(%s, %s, %s)"

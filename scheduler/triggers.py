@@ -96,7 +96,7 @@ class Triggers:
         per: str | None = None,
         timezone: str = "UTC",
         inputs: dict[str, Any] | None = None,
-        queue: str = "default",
+        queue: str | None = None,
         prio: int | None = None,
         tags: Sequence[str] | None = None,
         by: str | None = None,
@@ -104,7 +104,7 @@ class Triggers:
         """Start a workflow on these events; `*` in a name stands for any text. False: nothing changed.
 
         The payload is the run's input. `all` waits for one event of each name and gives their payloads as `events`;
-        `per` is a cron whose data intervals get one run each.
+        `per` is a cron whose data intervals get one run each. Without a queue, its runs go to the workflow's own.
         """
         _check(per, timezone)
         given = orjson.dumps(inputs or {}).decode()

@@ -21,6 +21,7 @@ create table durable.clock (
 create table durable.workflow (
   name                text primary key,
   params              json not null default '{}',
+  queue               text not null default 'default',   -- where its runs stand that were started by name only
   has_cleanup         boolean not null default false,
   max_active_runs     int check (max_active_runs > 0),
   max_running         int check (max_running > 0),

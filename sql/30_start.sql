@@ -1,15 +1,15 @@
 -- How tasks come into the store. Everything here only inserts: it is safe inside anyone's transaction,
 -- at any isolation level, and locks no task, worker or counter.
 
--- line_of: the number of a queue and workflow; a queue is made by its first use. A workflow whose version is empty was
--- undeployed, and is unknown.
+-- line_of: the number of a queue and workflow; a queue is made by its first use, and none is the workflow's own. A workflow
+-- whose version is empty was undeployed, and is unknown.
 create or replace function durable.line_of(_queue text, _workflow text) returns int
 language plpgsql as $$
 declare
   _line int;
 begin
   select l.line into _line from durable.line l join durable.workflow w on w.name = l.workflow
-  where l.queue = _queue and l.workflow = _workflow and w.version is distinct from '';
+  where l.queue = coalesce(_queue, w.queue) and l.workflow = _workflow and w.version is distinct from '';
   if _line is not null then
     return _line;
   end if;
@@ -19,6 +19,7 @@ begin
                                       where w.version is distinct from ''), 'none')
       || '. A worker or client that knows the workflow registers it when it starts; a document is registered by `durable deploy`.');
   end if;
+  _queue := coalesce(_queue, (select w.queue from durable.workflow w where w.name = _workflow));
   insert into durable.line (queue, workflow) values (_queue, _workflow)
   on conflict (queue, workflow) do nothing returning line into _line;
   if _line is null then
@@ -43,23 +44,23 @@ begin
   update durable.workflow w set version = null
   from json_to_recordset(_workflows) as x (name text) where w.name = x.name and w.version = '';
   with u as (
-    insert into durable.workflow as w (name, params, has_cleanup, max_active_runs, max_running,
+    insert into durable.workflow as w (name, params, queue, has_cleanup, max_active_runs, max_running,
                                        max_active_per_key, max_running_per_key, deadline, deadline_action, registered_at)
-    select x.name, coalesce(x.params, '{}'), coalesce(x.has_cleanup, false), x.max_active_runs, x.max_running,
+    select x.name, coalesce(x.params, '{}'), coalesce(x.queue, 'default'), coalesce(x.has_cleanup, false), x.max_active_runs, x.max_running,
            x.max_active_per_key, x.max_running_per_key, make_interval(secs => x.deadline), coalesce(x.deadline_action, 'fail'),
            durable.now()
-    from json_to_recordset(_workflows) as x (name text, params json, has_cleanup boolean, max_active_runs int,
+    from json_to_recordset(_workflows) as x (name text, params json, queue text, has_cleanup boolean, max_active_runs int,
          max_running int, max_active_per_key int, max_running_per_key int, deadline double precision, deadline_action text)
     order by x.name
     on conflict (name) do update
-      set params = excluded.params, has_cleanup = excluded.has_cleanup,
+      set params = excluded.params, queue = excluded.queue, has_cleanup = excluded.has_cleanup,
           max_active_runs = excluded.max_active_runs, max_running = excluded.max_running,
           max_active_per_key = excluded.max_active_per_key, max_running_per_key = excluded.max_running_per_key,
           deadline = excluded.deadline, deadline_action = excluded.deadline_action, registered_at = excluded.registered_at
-      where (w.params::text, w.has_cleanup, w.max_active_runs, w.max_running,
+      where (w.params::text, w.queue, w.has_cleanup, w.max_active_runs, w.max_running,
              w.max_active_per_key, w.max_running_per_key, w.deadline, w.deadline_action)
             is distinct from
-            (excluded.params::text, excluded.has_cleanup, excluded.max_active_runs, excluded.max_running,
+            (excluded.params::text, excluded.queue, excluded.has_cleanup, excluded.max_active_runs, excluded.max_running,
              excluded.max_active_per_key, excluded.max_running_per_key, excluded.deadline, excluded.deadline_action)
     returning w.name
   )
@@ -234,7 +235,7 @@ $$;
 create or replace function durable.spawn(
   _workflow text,
   _input    json default '{}',
-  _queue    text default 'default',
+  _queue    text default null,
   _prio     int default 5,
   _key      text default null,
   _start_at timestamptz default null,

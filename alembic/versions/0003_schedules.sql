@@ -917,7 +917,7 @@ create or replace function durable.set_trigger(
   _per      text default null,
   _timezone text default 'UTC',
   _inputs   json default '{}',
-  _queue    text default 'default',
+  _queue    text default null,   -- the workflow's own
   _prio     int default null,
   _tags     text[] default null,
   _by       text default current_user
@@ -928,6 +928,7 @@ declare
   _likes   text[] := array(select durable.like_of(e) from unnest(_events) with ordinality u (e, i) order by u.i);
   _dropped int;
 begin
+  _queue := coalesce(_queue, (select w.queue from durable.workflow w where w.name = _workflow));
   perform durable.line_of(_queue, _workflow);
   perform durable.check_trigger(_events, _mode, _inputs);
   perform durable.check_set(_workflow, _per, _inputs) where _mode = 'all';

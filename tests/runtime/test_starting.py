@@ -108,6 +108,33 @@ async def test_a_workflow_is_served_on_its_own_queue(runtime: Runtime) -> None:
     assert await runtime.client.result(run_id, timeout=30) == "hello child"
 
 
+async def test_a_start_by_name_goes_to_the_workflows_own_queue(runtime: Runtime) -> None:
+    """Whoever starts it: a client that has only its name, or a statement. A queue that is named wins."""
+
+    @workflow(queue="gpu")
+    async def train(ctx: DurableContext) -> str:
+        return "trained"
+
+    await runtime.work(train)
+    run_id = await runtime.client.start("train")
+    assert (await runtime.client.run(run_id)).queue == "gpu"
+    assert await runtime.client.result(run_id, timeout=30) == "trained"
+    [[spawned]] = await runtime.sql("select durable.spawn('train')::text")
+    assert await runtime.client.result(spawned, timeout=30) == "trained"
+    elsewhere = await runtime.client.start("train", options=Start(queue="cpu"))
+    assert (await runtime.client.run(elsewhere)).queue == "cpu"
+
+
+async def test_runs_are_listed_in_the_order_of_their_starts(runtime: Runtime) -> None:
+    """Several of them fall into one millisecond."""
+    await runtime.client.register(greet)
+    started = []
+    for number in range(50):
+        started.append(await runtime.client.start(greet, str(number)))
+        started += await runtime.client.start_many(greet, [{"who": "a"}, {"who": "b"}])
+    assert [str(run.run_id) for run in await runtime.client.runs(limit=150)] == started[::-1]
+
+
 async def test_many_starts_are_one_transaction(runtime: Runtime) -> None:
     """Bulk starts all exist or none does."""
     await runtime.work(greet)

@@ -33,6 +33,19 @@ async def test_an_event_starts_one_run_with_its_payload(stage: Looking) -> None:
     assert stage.inputs("ship") == [{"event_name": "order.paid", "order_id": 1}]
 
 
+async def test_a_triggered_run_stands_on_its_workflows_own_queue(stage: Looking) -> None:
+    """Or on the one that the trigger names."""
+    stage.store.run("update durable.workflow set queue = 'gpu' where name = 'report'")
+    await stage.triggers.set("report", ["any"])
+    await stage.triggers.set("ship", ["any"], queue="trucks")
+    stage.emit("any", {"order_id": 1})
+    await stage.fire()
+    assert stage.store.rows("select workflow, queue from durable.run order by 1") == [
+        ("report", "gpu"),
+        ("ship", "trucks"),
+    ]
+
+
 async def test_a_star_stands_for_any_text_and_nothing_else_is_special(stage: Looking) -> None:
     """`%`, `_` and a backslash are themselves."""
     await stage.triggers.set("report", ["order.*.paid", r"a_b%\c"])
